@@ -1,0 +1,133 @@
+"""Typed expressions: what the binder makes of the SQL, and what the engines and the oracle read.
+
+Every implicit conversion has been made explicit: the two sides of a comparison have one type, the
+arguments of an arithmetic operator have the type it computes in. What each operator means, NULLs,
+NaNs and failures included, is in ``docs/expressions.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column ``index`` of an input: side 0 is the left or only input, side 1 the right one."""
+
+    side: int
+    index: int
+    name: str
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant, as a physical value.
+
+    None, bool, int, float, ``decimal.Decimal``, str or bytes; a date is its days since 1970-01-01,
+    a timestamp its units since then, a duration its microseconds.
+    """
+
+    value: object
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return "NULL" if self.value is None else repr(self.value)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator or a function, by the name it has in ``docs/expressions.md``."""
+
+    op: str
+    args: tuple[Expression, ...]
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        infix = INFIX.get(self.op)
+        if infix and len(self.args) == 2:
+            return f"({self.args[0]} {infix} {self.args[1]})"
+        return f"{self.op}({', '.join(map(str, self.args))})"
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A conversion to ``type``, written or implied. A value that does not fit becomes NULL."""
+
+    arg: Expression
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return f"cast({self.arg} as {self.type})"
+
+
+Expression = Column | Literal | Call | Cast
+
+INFIX = {
+    "eq": "=",
+    "ne": "<>",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "AND",
+    "or": "OR",
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "mod": "%",
+}
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+TRUE = Literal(True, pa.bool_())
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The direct arguments."""
+    if isinstance(expression, Call):
+        return expression.args
+    return (expression.arg,) if isinstance(expression, Cast) else ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and everything below it, outermost first."""
+    yield expression
+    for child in children(expression):
+        yield from walk(child)
+
+
+def rebuild(expression: Expression, replace: Callable[[Expression], Expression]) -> Expression:
+    """The same expression with ``replace`` applied to each direct argument."""
+    if isinstance(expression, Call):
+        return Call(expression.op, tuple(map(replace, expression.args)), expression.type)
+    if isinstance(expression, Cast):
+        return Cast(replace(expression.arg), expression.type)
+    return expression
+
+
+def sides(expression: Expression) -> frozenset[int]:
+    """Which inputs it reads."""
+    return frozenset(node.side for node in walk(expression) if isinstance(node, Column))
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """The terms of a conjunction; nothing for TRUE."""
+    if isinstance(expression, Call) and expression.op == "and":
+        return tuple(term for arg in expression.args for term in conjuncts(arg))
+    return () if expression == TRUE else (expression,)
+
+
+def conjunction(terms: tuple[Expression, ...]) -> Expression:
+    """The terms joined by AND; TRUE for none."""
+    if not terms:
+        return TRUE
+    result = terms[0]
+    for term in terms[1:]:
+        result = Call("and", (result, term), pa.bool_())
+    return result

@@ -1,0 +1,1 @@
+"""Streams: schemas, events in arrival order, windows, sources and sinks."""

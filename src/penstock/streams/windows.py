@@ -1,0 +1,55 @@
+"""The windows a query keeps of its streams, and the clock that time windows are measured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rows:
+    """``[ROWS w]``: the last ``size`` tuples of the stream. ``[NOW]`` is ``Rows(0)``."""
+
+    size: int
+
+    def __str__(self) -> str:
+        return f"[ROWS {self.size}]" if self.size else "[NOW]"
+
+
+@dataclass(frozen=True)
+class Range:
+    """``[RANGE T]``: the tuples whose time plus ``size`` has not been reached. In ticks.
+
+    ``slack`` is what the clause said (``SLACK L``), or None if it said nothing.
+    """
+
+    size: int | float
+    slack: int | float | None = None
+
+    def __str__(self) -> str:
+        slack = "" if self.slack is None else f" SLACK {self.slack}"
+        return f"[RANGE {self.size}{slack}]"
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """``[UNBOUNDED]``: everything since the query was installed; on bounded input only."""
+
+    def __str__(self) -> str:
+        return "[UNBOUNDED]"
+
+
+Window = Rows | Range | Unbounded
+
+
+@dataclass(frozen=True)
+class TimeAttribute:
+    """Where a stream's time is, and how to read it as ticks of the query's clock.
+
+    The physical value of the column (an integer; the days of a date, the units of a timestamp, the
+    unscaled integer of a decimal) times ``factor`` is the tick. A float column has ``factor`` 1.0
+    and float ticks; its query's clock is then of floats on both sides.
+    """
+
+    column: int
+    name: str
+    factor: int | float
