@@ -1,1 +1,64 @@
-"""Penstock."""
+"""Penstock: continuous SQL over streams, with the joins that other engines refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, SqlError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from penstock.engines.local.engine import Engine
+
+__version__ = "0.1.0"
+__all__ = [
+    "BufferFull",
+    "InputError",
+    "MemoryLimit",
+    "PenstockError",
+    "SqlError",
+    "__version__",
+    "connect",
+    "restore",
+    "sql",
+]
+
+
+def connect(engine: str = "local", **options: Any) -> Engine:
+    """Start an engine. ``options`` are those of :class:`penstock.engines.local.engine.Engine`."""
+    if engine != "local":
+        raise InputError(
+            f"unknown engine {engine!r}", "Write ps.connect('local'); it is the only engine yet."
+        )
+    from penstock.engines.local.engine import Engine
+
+    return Engine(**options)
+
+
+def restore(path: str | Path, **options: Any) -> Engine:
+    """Start an engine from a file that ``engine.save`` has written."""
+    from pathlib import Path
+
+    from penstock.engines.local.state import restore as restore_from
+
+    return restore_from(Path(path), **options)
+
+
+def sql(text: str, *, order_by: str | None = None, **streams: Any) -> pa.Table:
+    """Run a query over bounded streams, given as tables or paths, and return all of its rows.
+
+    The streams are merged by the column ``order_by``; ties by the stream's place in the query.
+
+    >>> import pyarrow as pa
+    >>> r = pa.table({"ts": [1, 3], "x": [10, 30]})
+    >>> s = pa.table({"ts": [2, 4], "a": [11, 31]})
+    >>> sql("SELECT r.x, s.a FROM R [ROWS 9] r JOIN S [ROWS 9] s ON s.a - r.x = 1",
+    ...     R=r, S=s, order_by="ts").to_pylist()
+    [{'x': 10, 'a': 11}, {'x': 30, 'a': 31}]
+    """
+    from penstock.run import run_tables
+
+    return run_tables(text, streams, order_by)

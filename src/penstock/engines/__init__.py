@@ -1,1 +1,1 @@
-"""engines"""
+"""Engines: where blocks live. Each has the same files inside."""

@@ -1,1 +1,1 @@
-"""program"""
+"""Programs: the instructions that a query becomes and that blocks run."""

@@ -1,1 +1,1 @@
-"""sql"""
+"""SQL: text to statements (:mod:`.parse`), statements to plans (:mod:`.bind`)."""

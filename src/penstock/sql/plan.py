@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.sql.expressions import Expression
+from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.schema import Stream
 from penstock.streams.windows import TimeAttribute, Window
 
@@ -33,6 +33,12 @@ class Join:
     """A two-way window join. ``kind``: inner, left, right, full, semi, anti (of the left side).
 
     ``on`` is a bool expression over sides 0 and 1. ``float_clock``: ticks are floats, not ints.
+
+    The rest is filled in by the rewrite rules and means the same as ``on`` taken together:
+    ``filters`` (what one side alone must satisfy to find partners at all), ``compiled`` (what a
+    kernel evaluates) and ``residual`` (what is evaluated on the pairs that are left).
+    ``columns`` are the columns of each side that anything after the join reads; expressions after
+    the join count in them. None: all.
     """
 
     kind: str
@@ -40,6 +46,10 @@ class Join:
     right: Scan
     on: Expression
     float_clock: bool = False
+    filters: tuple[Expression, Expression] = (TRUE, TRUE)
+    compiled: Expression = TRUE
+    residual: Expression = TRUE
+    columns: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 @dataclass(frozen=True)

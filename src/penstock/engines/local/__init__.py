@@ -1,1 +1,1 @@
-"""engines/local"""
+"""The embedded engine: blocks inside one Python process."""

@@ -1,0 +1,115 @@
+# Two commands for everybody: make demo, make test. Both make their own environment in .venv.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
+
+BIN := .venv/bin
+READY := .venv/.ready
+SAY := echo "penstock:"
+# How many processes the tests run in, and how long one round of make fuzz is.
+JOBS ?= 2
+EXAMPLES ?= 20000
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test fuzz bench lint format lock clean distclean
+.PHONY: check-format check-lint check-types check-imports check-doctests check-tests
+
+help:
+	@echo "make demo       a band join over two streams, changed while they flow, and checked"
+	@echo "make test       format, lint, types, imports, doctests, tests"
+	@echo "make fuzz       random scripts against the oracle until something breaks or Ctrl-C"
+	@echo "make bench      the benchmarks, as JSON"
+	@echo "make lint       what make test checks before it runs anything"
+	@echo "make format     put the code into shape"
+	@echo "make lock       pin the newest versions that pyproject.toml allows"
+	@echo "make clean      remove caches; make distclean: .venv too"
+
+# The versions are those that every pinned package has a wheel for.
+$(READY): requirements.lock pyproject.toml
+	@python=""; \
+	for candidate in $${PYTHON:-python3.13 python3.12 python3.11 python3.14 python3}; do \
+	  if "$$candidate" -c 'import ensurepip, sys, venv; \
+	      sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2> /dev/null; \
+	  then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  $(SAY) "no usable Python found: it needs 3.11, 3.12, 3.13 or 3.14, with its venv module." >&2; \
+	  $(SAY) "Install one, or name one: make $(or $(MAKECMDGOALS),demo) PYTHON=/path/to/python3.12" >&2; \
+	  exit 1; \
+	fi; \
+	$(SAY) "creating .venv with $$python ($$("$$python" -c 'import platform; print(platform.python_version())'))"; \
+	"$$python" -m venv .venv
+	@$(SAY) "installing the $$(grep -c == requirements.lock) packages of requirements.lock (a minute or two)"
+	@$(BIN)/pip install --quiet --requirement requirements.lock
+	@$(SAY) "installing penstock itself"
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY)
+	@$(SAY) "running the demo (penstock demo)"
+	@$(BIN)/penstock demo
+
+check-format: $(READY)
+	@$(SAY) "format (ruff format --check)"
+	@$(BIN)/ruff format --check .
+
+check-lint: $(READY)
+	@$(SAY) "lint (ruff check)"
+	@$(BIN)/ruff check .
+
+check-types: $(READY)
+	@$(SAY) "types (mypy --strict src)"
+	@$(BIN)/mypy --strict src
+
+check-imports: $(READY)
+	@$(SAY) "imports (lint-imports)"
+	@$(BIN)/lint-imports
+
+check-doctests: $(READY)
+	@$(SAY) "doctests (pytest --doctest-modules src)"
+	@$(BIN)/pytest --doctest-modules src --quiet | tee .venv/doctests.log
+
+check-tests: $(READY)
+	@$(SAY) "tests (pytest -n $(JOBS))"
+	@$(BIN)/pytest -n $(JOBS) --quiet --hypothesis-profile=ci | tee .venv/tests.log
+
+lint: check-format check-lint check-types check-imports
+
+test: lint check-doctests check-tests
+	@$(SAY) "all passed: format, lint, types, imports," \
+	  "doctests ($$(grep -oE '[0-9]+ passed' .venv/doctests.log | tail -n 1))," \
+	  "tests ($$(grep -oE '[0-9]+ passed' .venv/tests.log | tail -n 1))"
+
+fuzz: $(READY)
+	@round=1; \
+	while true; do \
+	  $(SAY) "fuzz, round $$round: $(EXAMPLES) examples a test (Ctrl-C ends it)"; \
+	  PENSTOCK_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) --quiet -m hypothesis \
+	    --hypothesis-profile=fuzz; \
+	  round=$$((round + 1)); \
+	done
+
+bench: $(READY)
+	@$(SAY) "benchmarks (bench/run.py)"
+	@$(BIN)/python bench/run.py
+
+format: $(READY)
+	@$(SAY) "ruff format, ruff check --fix"
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: $(READY)
+	@$(SAY) "pinning (pip-compile)"
+	@$(BIN)/pip install --quiet pip-tools
+	@echo "# Every package make installs, pinned with its hashes. Made by: make lock" > .venv/lock
+	@$(BIN)/pip-compile pyproject.toml --extra dev --upgrade --generate-hashes --allow-unsafe \
+	  --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --quiet --output-file - | grep -v '^#' | grep . >> .venv/lock
+	@mv .venv/lock requirements.lock
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv src/*.egg-info

@@ -1,0 +1,76 @@
+"""When stored tuples expire, as the rank of the event that makes them.
+
+A tuple of a count window expires when the w-th tuple after it arrives; one of a time window when
+the other stream's promise reaches its time plus the window; any tuple when the other stream ends.
+A tuple for which that has happened before it arrives expires right after its own probe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.join_side import JoinSide
+from penstock.blocks.punctuator import Ticks
+from penstock.streams.windows import Range, Rows
+
+Indices = npt.NDArray[np.int64]
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Expiring:
+    """Tuples that expire in this run, by rank: of which side, and whether by their own arrival."""
+
+    seqs: Indices
+    ranks: Indices
+    at_once: npt.NDArray[np.bool_]
+    arrived: Indices
+
+
+def expiring(
+    side: JoinSide,
+    ranks: Indices,
+    steps: tuple[Indices, Ticks],
+    ended_before: bool,
+    end_rank: int | None,
+    promise_before: int | float,
+) -> Expiring:
+    """The tuples of ``side`` that expire while this run is processed.
+
+    ``ranks`` are those of the side's newest tuples, which have been appended. The steps, the end
+    and ``promise_before`` (the promise before this run) are those of the other side.
+    """
+    first, after = side.rows.first, side.rows.next
+    count = after - first
+    own = np.full(count, -1, np.int64)
+    if len(ranks):
+        own[count - len(ranks) :] = ranks
+    when = np.full(count, NEVER, np.int64)
+    if isinstance(side.window, Rows):
+        size = side.window.size
+        if size == 0:
+            when = own.copy()
+        elif count > size:
+            when[: count - size] = own[size:]
+    elif isinstance(side.window, Range) and count:
+        expiry = side.expiry.view()
+        index = np.searchsorted(steps[1], expiry, side="left")
+        when = np.append(steps[0], NEVER)[index]
+        when[expiry <= promise_before] = -1
+        when[expiry == side.clock.lowest] = NEVER
+    if ended_before:
+        when = np.full(count, -1, np.int64)
+    elif end_rank is not None:
+        when = np.minimum(when, end_rank)
+    # -1 means it had happened before the tuple came; a tuple from before this run has expired then.
+    picked = np.flatnonzero((when != NEVER) & ~((when < 0) & (own < 0)))
+    at_once = when[picked] <= own[picked]
+    rank = np.maximum(when[picked], own[picked])
+    order = np.argsort(rank, kind="stable")
+    assert side.arrived is not None
+    return Expiring(
+        picked[order] + first, rank[order], at_once[order], side.arrived.view()[picked[order]]
+    )

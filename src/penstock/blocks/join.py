@@ -1,0 +1,323 @@
+"""The two-way window join, for every predicate and kind, exact whatever the size of the runs.
+
+Why it is exact. A run may hold many tuples of both sides. All of them are stored first; then each
+probes the other side as it was at its own arrival, because a probe sees only the tuples ranked
+before it (its ``hi``), and of those only the ones still in their window (its ``lo``, or for times
+out of order a comparison inside the kernel). So a pair is found exactly once, by the later of its
+two tuples. Ranks order events by position and, at one position, left before right; a tuple of a
+self-join therefore meets itself once, when it arrives as the right side. Unmatched tuples come out
+at the rank of the event that makes them expire, before the pairs of that event: nobody who arrives
+at or after that rank can see them, so whether they are matched is settled by then.
+
+The three steps of the procedure (scan, insert, invalidate) of Kang et al., as Teubner & Mueller
+2011 §2.2 give it, are the limit of this for runs of one tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.admission import Admitted, admit, tick_to_physical
+from penstock.blocks.expiry import Expiring, expiring
+from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.matcher import Matcher, Probes
+from penstock.blocks.punctuator import Clock, Ticks
+from penstock.blocks.ranks import Ranks
+from penstock.blocks.run import Control, Ended, Promise, Run
+from penstock.kernels.vector import Failures
+from penstock.program.blocks import JoinStreams, SetWindow
+from penstock.streams.windows import Range
+
+Indices = npt.NDArray[np.int64]
+
+LEFT_KEPT = frozenset({"left", "full", "anti"})
+RIGHT_KEPT = frozenset({"right", "full"})
+MOST_PAIRS = 1 << 20
+"""Pairs that one step may yield; a run that has more is worked off in several steps."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Rows in output order: sequence numbers (-1 for padding) and the rank they belong to."""
+
+    left: Indices
+    right: Indices
+    ranks: Indices
+
+
+NOTHING = _Found(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+class JoinBlock:
+    """Two windows and a predicate. Takes a run of each side and yields runs of pairs."""
+
+    def __init__(
+        self, instruction: JoinStreams, streams: tuple[str, str], compile_predicates: bool
+    ) -> None:
+        self.failures = Failures()
+        self.kind = instruction.kind
+        self.clock = Clock(instruction.float_clock)
+        self._streams = streams
+        left, right = (
+            JoinSide(i, instruction.schemas[i], self.clock, self.failures) for i in (0, 1)
+        )
+        self.sides = (left, right)
+        left.track(self.kind in LEFT_KEPT | {"semi"}, self.kind in LEFT_KEPT)
+        right.track(self.kind in RIGHT_KEPT, self.kind in RIGHT_KEPT)
+        self.matcher = Matcher(self.sides, self.failures, compile_predicates)
+        self.promised: list[int | float] = [self.clock.lowest, self.clock.lowest]
+        self.matches = 0
+        self._step = MOST_PAIRS
+        self.program(instruction)
+
+    def program(self, instruction: JoinStreams | SetWindow) -> None:
+        """Take another predicate, output columns or window; the windows are kept."""
+        if isinstance(instruction, SetWindow):
+            self.sides[instruction.side].set_window(instruction.window, instruction.time)
+            return
+        self._columns = instruction.columns
+        self.matcher.program(instruction)
+
+    def _kept(self, side: JoinSide) -> bool:
+        """Whether the side's unmatched tuples come out when they expire."""
+        return self.kind in (LEFT_KEPT if side.index == 0 else RIGHT_KEPT)
+
+    # -- a change ---------------------------------------------------------------------------
+
+    def settle(self, position: int) -> Run:
+        """Cut the windows to their new sizes; what that makes expire comes out at ``position``."""
+        gone = [self._cut_off(side) if self._kept(side) else None for side in self.sides]
+        found = self._with_unmatched(NOTHING, gone, 0, 1)
+        run = self._output(found, np.array([position], np.int64))
+        self._forget()
+        return run
+
+    def _cut_off(self, side: JoinSide) -> Expiring:
+        other = self.sides[1 - side.index]
+        assert side.arrived is not None
+        gone = np.arange(side.rows.first, side.rows.next) < side.cut(other)
+        if isinstance(side.window, Range):
+            expiry = side.expiry.view()
+            gone |= expiry <= other.punctuator.promise
+            gone &= expiry != self.clock.lowest
+        picked = np.flatnonzero(gone)
+        nothing = np.zeros(len(picked), np.int64)
+        return Expiring(
+            picked + side.rows.first, nothing, nothing > 0, side.arrived.view()[picked]
+        )
+
+    def _forget(self) -> None:
+        left, right = self.sides
+        left.forget(right)
+        right.forget(left)
+
+    # -- a run ------------------------------------------------------------------------------
+
+    def process(self, runs: tuple[Run, Run]) -> Iterator[Run]:
+        """Yield the rows of these two runs, in order, in steps of a bounded size.
+
+        The last run yielded has no rows but the controls and letters of the whole.
+        """
+        before = [(side.ended, side.punctuator.promise) for side in self.sides]
+        left, right = (
+            admit(side, run, stream)
+            for side, run, stream in zip(self.sides, runs, self._streams, strict=True)
+        )
+        admitted = (left, right)
+        self.matcher.tidy_dictionary(left.batch.num_rows + right.batch.num_rows)
+        ranks = Ranks.of(left, right)
+        keyed = [self._append(side, a) for side, a in zip(self.sides, admitted, strict=True)]
+        gone = [
+            self._expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
+            if self._kept(side)
+            else None
+            for side in self.sides
+        ]
+        yield from self._steps(admitted, keyed, ranks, gone)
+        controls = self._controls(admitted, ranks, before)
+        self._forget()
+        yield replace(
+            self._output(NOTHING, ranks.position_of),
+            controls=controls,
+            letters=(*runs[0].letters, *runs[1].letters, *left.letters, *right.letters),
+        )
+
+    def _append(self, side: JoinSide, admitted: Admitted) -> Keyed:
+        keyed = side.keyed(admitted.batch, self.matcher.dictionary)
+        side.append(admitted.batch, admitted.times, admitted.keys, keyed)
+        return keyed
+
+    def _expiring(
+        self,
+        side: JoinSide,
+        other: Admitted,
+        ranks: Ranks,
+        ended_before: bool,
+        promise_before: int | float,
+    ) -> Expiring:
+        theirs = 1 - side.index
+        end = None
+        if other.end_key is not None:
+            end = int(ranks.controls[theirs][other.control_keys == other.end_key][0])
+        steps = ranks.steps(theirs, other)
+        mine = ranks.tuples[side.index]
+        return expiring(side, mine, steps, ended_before, end, promise_before)
+
+    def _steps(
+        self,
+        admitted: tuple[Admitted, Admitted],
+        keyed: list[Keyed],
+        ranks: Ranks,
+        gone: list[Expiring | None],
+    ) -> Iterator[Run]:
+        """Work through the ranks in pieces small enough that a piece's pairs fit in memory."""
+        probes = [
+            self.matcher.probes(side, a, keys, ranks.seen[side.index])
+            for side, a, keys in zip(self.sides, admitted, keyed, strict=True)
+        ]
+        start = 0
+        while start < ranks.count:
+            stop = min(ranks.count, start + self._step)
+            found = self._match(probes, ranks, start, stop)
+            if found is None:
+                self._step = max(1, (stop - start) // 2)
+                continue
+            if self._step < MOST_PAIRS and len(found.left) * 4 < MOST_PAIRS:
+                self._step *= 2
+            found = self._with_unmatched(self._mark(found), gone, start, stop)
+            if len(found.left):
+                yield self._output(found, ranks.position_of)
+            start = stop
+
+    def _match(self, probes: list[Probes], ranks: Ranks, start: int, stop: int) -> _Found | None:
+        """The pairs of the events ranked ``start .. stop - 1``; None if they are too many."""
+        # A single event may have as many partners as the window holds; it cannot be split.
+        most = MOST_PAIRS if stop - start > 1 else None
+        parts = []
+        for side in self.sides:
+            mine = ranks.tuples[side.index]
+            pairs = self.matcher.match(side, probes[side.index], mine, start, stop, most)
+            if pairs is None:
+                return None
+            parts.append(pairs)
+        (left_probe, right_stored, left_ranks), (right_probe, left_stored, right_ranks) = parts
+        found = _Found(
+            np.concatenate((left_probe, left_stored)),
+            np.concatenate((right_stored, right_probe)),
+            np.concatenate((left_ranks, right_ranks)),
+        )
+        if len(left_ranks) and len(right_ranks):
+            order = np.argsort(found.ranks, kind="stable")
+            found = _Found(found.left[order], found.right[order], found.ranks[order])
+        return found
+
+    def _mark(self, found: _Found) -> _Found:
+        """Remember who has been matched; of a semi join keep each left tuple's first match."""
+        self.matches += len(found.left)
+        if self.kind == "inner" or not len(found.left):
+            return found
+        left, right = self.sides
+        first: Indices | None = None
+        if left.matched is not None:
+            matched, where = left.matched.view(), found.left - left.rows.first
+            if self.kind == "semi":
+                first = np.sort(np.unique(where, return_index=True)[1])
+                first = first[~matched[where[first]]]
+            matched[where] = True
+        if right.matched is not None:
+            right.matched.view()[found.right - right.rows.first] = True
+        if first is None:
+            return found
+        return _Found(found.left[first], found.right[first], found.ranks[first])
+
+    def _with_unmatched(
+        self, found: _Found, gone: list[Expiring | None], start: int, stop: int
+    ) -> _Found:
+        """Put the unmatched tuples that expire in these ranks among the pairs."""
+        if self.kind in ("inner", "semi"):
+            return found
+        count = 0 if self.kind == "anti" else len(found.left)
+        lefts, rights, ranks = [found.left[:count]], [found.right[:count]], [found.ranks[:count]]
+        phases, ties = [np.ones(count, np.int64)], [np.arange(count, dtype=np.int64)]
+        for side, expired in zip(self.sides, gone, strict=True):
+            if expired is None or side.matched is None:
+                continue
+            part = slice(*np.searchsorted(expired.ranks, (start, stop)))
+            lonely = ~side.matched.view()[expired.seqs[part] - side.rows.first]
+            seqs = expired.seqs[part][lonely]
+            nobody = np.full(len(seqs), -1, np.int64)
+            lefts.append(seqs if side.index == 0 else nobody)
+            rights.append(nobody if side.index == 0 else seqs)
+            ranks.append(expired.ranks[part][lonely])
+            phases.append(np.where(expired.at_once[part][lonely], 2, 0))
+            ties.append(expired.arrived[part][lonely])
+        order = np.lexsort((np.concatenate(ties), np.concatenate(phases), np.concatenate(ranks)))
+        left, right, rank = (np.concatenate(parts)[order] for parts in (lefts, rights, ranks))
+        return _Found(left, right, rank)
+
+    # -- output -----------------------------------------------------------------------------
+
+    def _output(self, found: _Found, position_of: Indices) -> Run:
+        """Gather the rows."""
+        padded = self.kind in ("left", "right", "full")
+        left, right = self.sides
+        inputs = [left.rows.take(found.left, self._columns[0], padded)]
+        if self.kind not in ("semi", "anti"):
+            inputs.append(right.rows.take(found.right, self._columns[1], padded))
+        return Run(tuple(inputs), position_of[found.ranks])
+
+    def _controls(
+        self,
+        admitted: tuple[Admitted, Admitted],
+        ranks: Ranks,
+        before: list[tuple[bool, int | float]],
+    ) -> tuple[Control, ...]:
+        """What the output promises, and its end once both inputs have ended."""
+        made: list[Control] = []
+        steps = [ranks.steps(side, a) for side, a in enumerate(admitted)]
+        for side in self.sides:
+            made.extend(self._promises(side, steps, ranks, [b[1] for b in before]))
+        made.sort(key=lambda control: control.position)
+        ends = [a.end_key for a in admitted if a.end_key is not None]
+        if ends and all(side.ended for side in self.sides):
+            made.append(Ended(max(ends) // 4))
+        return tuple(made)
+
+    def _promises(
+        self,
+        side: JoinSide,
+        steps: list[tuple[Indices, Ticks]],
+        ranks: Ranks,
+        before: list[int | float],
+    ) -> Iterator[Promise]:
+        """After a join, r.t is at least min(P_R, P_S - T_R): older r have met all they will."""
+        if not isinstance(side.window, Range) or side.time is None:
+            return
+        hidden = self.kind in ("semi", "anti") and side.index == 1
+        if hidden or side.time.column not in self._columns[side.index]:
+            return
+        events = np.union1d(steps[0][0], steps[1][0])
+        if not len(events):
+            return
+        own, other = (
+            _standing(events, steps[index], before[index]) for index in (side.index, 1 - side.index)
+        )
+        promised = np.minimum(own, self.clock.earlier(other, side.window.size))
+        last = np.array([self.promised[side.index]], promised.dtype)
+        rises = promised > np.concatenate((last, np.maximum(promised[:-1], last)))
+        self.promised[side.index] = max(last[0], promised[-1]).item()
+        column = self._columns[side.index].index(side.time.column)
+        for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
+            value = tick_to_physical(side, tick)
+            yield Promise(int(ranks.position_of[event]), column, value, side.index)
+
+
+def _standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:
+    """The promise in force right after each event."""
+    values = np.concatenate((np.array([before], steps[1].dtype), steps[1]))
+    standing: Ticks = values[np.searchsorted(steps[0], events, side="right")]
+    return standing

@@ -1,0 +1,274 @@
+"""One side of a join: its window, whole tuples and keys, and who of it is still waiting.
+
+The window keeps every tuple of the stream, whatever the predicate: count windows count them all,
+outer joins pad them, and a changed predicate may want them. The keys, which kernels read, are
+kept for those tuples only that pass the side's filter. Both are contiguous in sequence order, so
+the part of a window that one probe may see is an index range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.blocks.buffer import Buffer
+from penstock.blocks.punctuator import Clock, Punctuator, Ticks
+from penstock.blocks.row_store import RowStore
+from penstock.kernels.dictionary import Dictionary
+from penstock.kernels.evaluate import evaluate, select
+from penstock.kernels.keys import comparison_key, native_values
+from penstock.kernels.nested_loop import Columns
+from penstock.kernels.predicate import Key
+from penstock.kernels.vector import Failures
+from penstock.sql.expressions import TRUE, Expression
+from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
+
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class KeyColumn:
+    """A stored key: its values, its validity once it has had a NULL, its bounds if native."""
+
+    key: Key
+    values: Buffer
+    valid: Buffer | None = None
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """The keys of arriving tuples: those that pass the filter, by index in their run."""
+
+    passed: Indices | None
+    values: list[npt.NDArray[Any]]
+    valid: list[Mask | None]
+
+
+class JoinSide:
+    """The state of one side. ``index`` 0 is the left (R), 1 the right (S)."""
+
+    def __init__(self, index: int, schema: pa.Schema, clock: Clock, failures: Failures) -> None:
+        self.index = index
+        self.clock = clock
+        self.rows = RowStore(schema)
+        self.punctuator = Punctuator(clock)
+        self.window: Window = Unbounded()
+        self.time: TimeAttribute | None = None
+        self.ended = False
+        self.in_order = True
+        self.newest = 0
+        self.times = Buffer(clock.dtype)
+        self.expiry = Buffer(clock.dtype)
+        self.matched: Buffer | None = None
+        self.arrived: Buffer | None = None
+        self.filter: Expression = TRUE
+        self.columns: list[KeyColumn] = []
+        self.seqs: Buffer | None = None
+        self._failures = failures
+
+    # -- programming ------------------------------------------------------------------------
+
+    def track(self, matches: bool, arrivals: bool) -> None:
+        """Remember who has been matched, and when tuples arrived."""
+        if matches and self.matched is None:
+            self.matched = Buffer(np.dtype(np.bool_))
+        if arrivals and self.arrived is None:
+            self.arrived = Buffer(np.dtype(np.int64))
+
+    def set_window(self, window: Window, time: TimeAttribute | None) -> None:
+        """Take a window of this size. What has expired stays expired."""
+        if self.time is not None and time is not None and self.time.factor != time.factor:
+            self._rescale(time.factor / self.time.factor)
+        self.window, self.time = window, time
+        self.punctuator.program(window)
+        if isinstance(window, Range) and len(self.expiry):
+            expiry = self.clock.later(self.times.view(), window.size)
+            gone = self.expiry.view() == self.clock.lowest
+            self.expiry.replace(np.where(gone, self.clock.lowest, expiry))
+
+    def _rescale(self, ratio: float) -> None:
+        """The query's clock ticks faster or slower from here on."""
+
+        def scaled(tick: int | float) -> int | float:
+            ends = (self.clock.lowest, self.clock.highest)
+            return tick if tick in ends else type(tick)(tick * ratio)
+
+        for column in (self.times, self.expiry):
+            values = column.view()
+            inside = (values != self.clock.lowest) & (values != self.clock.highest)
+            column.replace(np.where(inside, (values * ratio).astype(values.dtype), values))
+        self.punctuator.seen = scaled(self.punctuator.seen)
+        self.punctuator.promise = scaled(self.punctuator.promise)
+
+    def set_keys(self, condition: Expression, keys: list[Key], dictionary: Dictionary) -> None:
+        """Read other keys from here on; those of the stored tuples are computed anew."""
+        self.filter = condition
+        self.seqs = None if condition == TRUE else Buffer(np.dtype(np.int64))
+        self.columns = [KeyColumn(key, Buffer(_dtype(key))) for key in keys]
+        seq = self.rows.first
+        for batch in self.rows.batches():
+            self._store(self.keyed(batch, dictionary), seq, batch.num_rows)
+            seq += batch.num_rows
+
+    # -- arrival ----------------------------------------------------------------------------
+
+    def keyed(self, batch: pa.RecordBatch, dictionary: Dictionary) -> Keyed:
+        """Filter arriving tuples and compute their keys."""
+        inputs = (batch,) if self.index == 0 else (batch, batch)
+        passed: Indices | None = None
+        if self.filter != TRUE:
+            passed = np.flatnonzero(select(inputs, self.filter, self._failures))
+            batch = batch.take(pa.array(passed))
+            inputs = (batch,) if self.index == 0 else (batch, batch)
+        values: list[npt.NDArray[Any]] = []
+        valid: list[Mask | None] = []
+        for column in self.columns:
+            vector = evaluate(column.key.expression, inputs, self._failures)
+            if column.key.kind == "code":
+                values.append(dictionary.encode(vector.to_arrow()))
+            elif column.key.kind == "native":
+                values.append(native_values(vector))
+            else:
+                values.append(comparison_key(vector))
+            valid.append(vector.valid)
+        return Keyed(passed, values, valid)
+
+    def append(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices, keyed: Keyed) -> None:
+        """Store arriving tuples, at the end of the window."""
+        self.newest = count = batch.num_rows
+        first = self.rows.next
+        self.rows.append(batch)
+        if times is not None:
+            known = self.times.view()
+            if count and self.in_order:
+                after_last = not len(known) or bool(times[0] >= known[-1])
+                self.in_order = after_last and bool((times[1:] >= times[:-1]).all())
+            self.times.append(times)
+            if isinstance(self.window, Range):
+                self.expiry.append(self.clock.later(times, self.window.size))
+        if self.matched is not None:
+            self.matched.append(np.zeros(count, np.bool_))
+        if self.arrived is not None:
+            self.arrived.append(arrived)
+        self._store(keyed, first, count)
+
+    def _store(self, keyed: Keyed, first: int, count: int) -> None:
+        if self.seqs is not None:
+            passed = keyed.passed if keyed.passed is not None else np.arange(count, dtype=np.int64)
+            self.seqs.append(passed + first)
+        for column, values, valid in zip(self.columns, keyed.values, keyed.valid, strict=True):
+            if valid is not None and column.valid is None:
+                column.valid = Buffer(np.dtype(np.bool_))
+                column.valid.append(np.ones(len(column.values), np.bool_))
+            column.values.append(values)
+            if column.valid is not None:
+                column.valid.append(valid if valid is not None else np.ones(len(values), np.bool_))
+            if column.key.kind == "native" and values.dtype.kind == "i" and len(values):
+                known = values if valid is None else values[valid]
+                if len(known):
+                    low, high = int(known.min()), int(known.max())
+                    column.low = low if column.low is None else min(low, column.low)
+                    column.high = high if column.high is None else max(high, column.high)
+
+    # -- what a probe may see ---------------------------------------------------------------
+
+    def entry_range(self, lo: Indices, hi: Indices) -> tuple[Indices, Indices]:
+        """From sequence numbers to indices of keys."""
+        if self.seqs is None:
+            return lo - self.rows.first, hi - self.rows.first
+        seqs = self.seqs.view()
+        return np.searchsorted(seqs, lo), np.searchsorted(seqs, hi)
+
+    def entry_seqs(self, entries: Indices) -> Indices:
+        """From indices of keys to sequence numbers."""
+        if self.seqs is None:
+            return entries + self.rows.first
+        picked: Indices = self.seqs.view()[entries]
+        return picked
+
+    def stored_columns(self, by_time: bool, bounded_above: bool) -> Columns:
+        """What a kernel reads of this side. ``by_time``: it tells the live tuples by their times."""
+        keys = [column.values.view() for column in self.columns]
+        valid = [None if c.valid is None else c.valid.view() for c in self.columns]
+        if not by_time:
+            return Columns(keys, valid)
+        expiry, times = self.expiry.view(), self.times.view()
+        if self.seqs is not None:
+            where = self.seqs.view() - self.rows.first
+            expiry, times = expiry[where], times[where]
+        return Columns(keys, valid, expiry, times if bounded_above else None)
+
+    # -- expiry -----------------------------------------------------------------------------
+
+    def cut(self, other: JoinSide) -> int:
+        """The first sequence number that is still in the window, after all that has arrived."""
+        if other.ended:
+            return self.rows.next
+        if isinstance(self.window, Rows):
+            return max(self.rows.first, self.rows.next - self.window.size)
+        if isinstance(self.window, Range):
+            expiry, promise = self.expiry.view(), other.punctuator.promise
+            if self.in_order:
+                return self.rows.first + int(np.searchsorted(expiry, promise, side="right"))
+            live = expiry > promise
+            return self.rows.first + (int(live.argmax()) if live.any() else len(live))
+        return self.rows.first
+
+    def forget(self, other: JoinSide) -> None:
+        """Drop what has expired."""
+        first = self.cut(other)
+        count = first - self.rows.first
+        if isinstance(self.window, Range) and not self.in_order:
+            expiry = self.expiry.view()
+            expiry[expiry <= other.punctuator.promise] = self.clock.lowest
+        if not count:
+            return
+        for column in (self.times, self.expiry, self.matched, self.arrived):
+            if column is not None and len(column):
+                column.drop(count)
+        dropped = count
+        if self.seqs is not None:
+            dropped = int(np.searchsorted(self.seqs.view(), first))
+            self.seqs.drop(dropped)
+        for key in self.columns:
+            key.values.drop(dropped)
+            if key.valid is not None:
+                key.valid.drop(dropped)
+        self.rows.drop_before(first)
+        if not len(self.rows):
+            self.in_order = True
+
+    @property
+    def nbytes(self) -> int:
+        buffers = [self.times, self.expiry, self.matched, self.arrived, self.seqs]
+        for column in self.columns:
+            buffers += [column.values, column.valid]
+        return self.rows.nbytes + sum(b.nbytes for b in buffers if b is not None)
+
+
+def _dtype(key: Key) -> np.dtype[Any]:
+    """The machine type of a key's column."""
+    kind = key.expression.type
+    if key.kind == "code":
+        return np.dtype(np.int32)
+    if key.kind == "native":
+        if pa.types.is_float32(kind):
+            return np.dtype(np.float32)
+        return np.dtype(np.float64 if pa.types.is_float64(kind) else np.int64)
+    wide = (
+        pa.types.is_int64(kind)
+        or pa.types.is_uint32(kind)
+        or pa.types.is_uint64(kind)
+        or pa.types.is_float64(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_duration(kind)
+        or pa.types.is_decimal(kind)
+    )
+    return np.dtype(np.int64 if wide else np.int32)

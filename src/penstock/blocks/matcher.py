@@ -1,0 +1,239 @@
+"""Finding the pairs: live ranges for a kernel, the kernel, and the residual after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.blocks.admission import Admitted
+from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.kernels.bounds import stays_in_range
+from penstock.kernels.dictionary import Dictionary
+from penstock.kernels.evaluate import select
+from penstock.kernels.nested_loop import Columns, every_pair, pairs
+from penstock.kernels.predicate import Both, KeyOperand, Predicate, has_arithmetic
+from penstock.kernels.vector import Failures
+from penstock.program.blocks import JoinStreams
+from penstock.sql.expressions import (
+    TRUE,
+    Column,
+    Expression,
+    conjunction,
+    conjuncts,
+    rebuild,
+    walk,
+)
+from penstock.streams.windows import Range, Rows
+
+Indices = npt.NDArray[np.int64]
+SMALLEST_DICTIONARY = 65_536
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probing tuples of one side: who they are, what they may see, and their keys."""
+
+    numbers: Indices
+    first_seq: int
+    lo: Indices
+    hi: Indices
+    columns: Columns
+    by_time: bool
+
+
+@dataclass(frozen=True)
+class _Residual:
+    """A condition on gathered pairs, and the columns of each side that it reads."""
+
+    condition: Expression
+    columns: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @classmethod
+    def of(cls, condition: Expression) -> _Residual:
+        read: tuple[set[int], set[int]] = (set(), set())
+        for node in walk(condition):
+            if isinstance(node, Column):
+                read[node.side].add(node.index)
+        columns = (tuple(sorted(read[0])), tuple(sorted(read[1])))
+
+        def renumber(node: Expression) -> Expression:
+            if isinstance(node, Column):
+                return replace(node, index=columns[node.side].index(node.index))
+            return rebuild(node, renumber)
+
+        return cls(renumber(condition), columns)
+
+
+class Matcher:
+    """The predicate of a join block, as it stands now."""
+
+    def __init__(
+        self, sides: tuple[JoinSide, JoinSide], failures: Failures, compile_predicates: bool
+    ) -> None:
+        self._sides = sides
+        self._failures = failures
+        self._compile = compile_predicates
+        self.dictionary = Dictionary()
+        self.comparisons = 0
+
+    def program(self, instruction: JoinStreams) -> None:
+        """Take another predicate. The stored tuples' keys are computed anew."""
+        compiled = instruction.compiled if self._compile else TRUE
+        self._filters = instruction.filters
+        self.predicate = Predicate.of(compiled)
+        self._residual = _Residual.of(
+            instruction.residual
+            if self._compile
+            else conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
+        )
+        # What takes the kernel's place when its sums might overflow.
+        self._everything = _Residual.of(
+            conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
+        )
+        self._constants = [_constant(k.value, k.type) for k in self.predicate.constants]
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Compute the keys of all stored tuples anew, with a new dictionary."""
+        self.dictionary = Dictionary()
+        for side in self._sides:
+            keys = self.predicate.keys[side.index]
+            side.set_keys(self._filters[side.index], keys, self.dictionary)
+
+    def tidy_dictionary(self, arriving: int) -> None:
+        """Start a new dictionary once most of its values are of tuples long gone."""
+        stored = sum(len(side.rows) for side in self._sides) + arriving
+        if len(self.dictionary) > max(SMALLEST_DICTIONARY, 4 * stored):
+            self.rebuild()
+
+    def probes(self, side: JoinSide, admitted: Admitted, keyed: Keyed, seen: Indices) -> Probes:
+        """What the arriving tuples of ``side`` may see of the other side, and their keys.
+
+        ``seen`` is how many of the other side's newest tuples were there before each.
+        """
+        other = self._sides[1 - side.index]
+        new_here, new_there = admitted.batch.num_rows, other.newest
+        hi = (other.rows.next - new_there) + seen
+        low, times = admitted.low, admitted.times
+        by_time = isinstance(other.window, Range) and not other.in_order
+        lo = np.full(len(hi), other.rows.first, np.int64)
+        upper = None
+        if isinstance(other.window, Rows):
+            lo = np.maximum(hi - other.window.size, lo)
+        elif isinstance(other.window, Range) and times is not None:
+            if isinstance(side.window, Range):
+                upper = side.clock.later(times, side.window.size)
+            if not by_time:
+                lo += np.searchsorted(other.expiry.view(), low, side="right")
+                if upper is not None:
+                    after = other.rows.first + np.searchsorted(other.times.view(), upper)
+                    hi = np.minimum(hi, after)
+        numbers = np.arange(new_here, dtype=np.int64)
+        if keyed.passed is not None:
+            numbers = keyed.passed
+            lo, hi = lo[numbers], hi[numbers]
+            low = None if low is None else low[numbers]
+            upper = None if upper is None else upper[numbers]
+        lo, hi = other.entry_range(lo, hi)
+        columns = Columns(
+            keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
+        )
+        return Probes(numbers, side.rows.next - new_here, lo, np.maximum(lo, hi), columns, by_time)
+
+    @staticmethod
+    def _validity(side: JoinSide, keyed: Keyed) -> list[npt.NDArray[np.bool_] | None]:
+        """A key that has ever had a NULL has a validity, so that few kernels are compiled."""
+        return [
+            None
+            if column.valid is None
+            else (valid if valid is not None else np.ones(len(keyed.values[i]), np.bool_))
+            for i, (column, valid) in enumerate(zip(side.columns, keyed.valid, strict=True))
+        ]
+
+    def match(
+        self, side: JoinSide, probes: Probes, ranks: Indices, start: int, stop: int, most: int | None
+    ) -> tuple[Indices, Indices, Indices] | None:
+        """The pairs that tuples of ``side`` ranked ``start .. stop - 1`` find, by rank and partner.
+
+        As sequence numbers of the probes, of their partners, and the ranks. None if there are more
+        than ``most`` candidates that the kernel lets through.
+        """
+        other = self._sides[1 - side.index]
+        probing = ranks[probes.numbers]
+        a, b = np.searchsorted(probing, (start, stop))
+        lo, hi = probes.lo[a:b], probes.hi[a:b]
+        candidates = int((hi - lo).sum())
+        capacity = candidates if most is None else min(candidates, most)
+        found = self._kernel(side, other, probes, a, b, capacity)
+        if found is None:
+            return None
+        self.comparisons += candidates
+        seqs = probes.first_seq + probes.numbers[a:b][found[0]]
+        partners = other.entry_seqs(found[1])
+        which = probing[a:b][found[0]]
+        residual = self._residual if self._in_range() else self._everything
+        if residual.condition != TRUE and len(seqs):
+            kept = self._passes(residual, side, seqs, partners)
+            seqs, partners, which = seqs[kept], partners[kept], which[kept]
+        return seqs, partners, which
+
+    def _kernel(
+        self, side: JoinSide, other: JoinSide, probes: Probes, a: int, b: int, capacity: int
+    ) -> tuple[Indices, Indices] | None:
+        lo, hi = probes.lo[a:b], probes.hi[a:b]
+        if capacity == 0 or a == b:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        given = probes.columns
+        columns = Columns(
+            [key[a:b] for key in given.keys],
+            [None if valid is None else valid[a:b] for valid in given.valid],
+            None if given.lower is None else given.lower[a:b],
+            None if given.upper is None else given.upper[a:b],
+        )
+        stored = other.stored_columns(probes.by_time, given.upper is not None)
+        if self._compile and self._in_range():
+            return pairs(
+                self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
+            )
+        every = every_pair(lo, hi, capacity)
+        if every is None or columns.lower is None or stored.lower is None:
+            return every
+        live = stored.lower[every[1]] > columns.lower[every[0]]
+        if columns.upper is not None and stored.upper is not None:
+            live &= stored.upper[every[1]] < columns.upper[every[0]]
+        return every[0][live], every[1][live]
+
+    def _in_range(self) -> bool:
+        """Whether nothing that the kernel computes can overflow, given what has been stored."""
+        if not has_arithmetic(self.predicate.condition):
+            return True
+        return stays_in_range(self.predicate.condition, self.predicate.constants, self._bounds)
+
+    def _bounds(self, operand: KeyOperand) -> tuple[int, int] | None:
+        column = self._sides[operand.side].columns[operand.index]
+        return None if column.low is None or column.high is None else (column.low, column.high)
+
+    def _passes(
+        self, residual: _Residual, side: JoinSide, seqs: Indices, partners: Indices
+    ) -> npt.NDArray[np.bool_]:
+        by_side = (seqs, partners) if side.index == 0 else (partners, seqs)
+        inputs: list[pa.RecordBatch] = [
+            s.rows.take(which, columns)
+            for s, which, columns in zip(self._sides, by_side, residual.columns, strict=True)
+        ]
+        return select(inputs, residual.condition, self._failures)
+
+
+def _constant(value: object, kind: pa.DataType) -> np.generic:
+    """A constant of the machine type that native keys of its SQL type have."""
+    if pa.types.is_float32(kind):
+        return np.float32(value)  # type: ignore[arg-type]
+    if pa.types.is_float64(kind):
+        return np.float64(value)  # type: ignore[arg-type]
+    return np.int64(value)  # type: ignore[call-overload, no-any-return]
+
+

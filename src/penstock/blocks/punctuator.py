@@ -1,0 +1,106 @@
+"""What a side of a join knows of its stream's time: who is late, and what the stream promises.
+
+A promise P says that no further tuple has a time below P. It comes from the source, and for a time
+window also from the window's own punctuator: the largest time seen, less the slack. The larger of
+the two holds. Promises never go back, so lateness can be judged for a whole run at once: the
+promise in force before a tuple is a running maximum over the tuples before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.streams.windows import Range, Window
+
+Ticks = npt.NDArray[Any]
+
+
+class Clock:
+    """The ticks of one query: 64-bit integers, or floats if a time attribute is a float.
+
+    Sums and differences stop at the ends, so that a time near them is never early by overflow.
+    """
+
+    def __init__(self, floating: bool) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(np.float64 if floating else np.int64)
+        self.floating = floating
+        self.lowest: int | float = -np.inf if floating else int(np.iinfo(np.int64).min)
+        self.highest: int | float = np.inf if floating else int(np.iinfo(np.int64).max)
+
+    def later(self, times: Ticks, by: int | float) -> Ticks:
+        """``times + by``."""
+        if self.floating:
+            return times + np.float64(by)
+        by = min(int(by), int(self.highest))
+        limit = int(self.highest) - by
+        if len(times) and int(times.max()) > limit:
+            return np.where(times > limit, self.highest, np.minimum(times, limit) + by)
+        return times + np.int64(by)
+
+    def earlier(self, times: Ticks, by: int | float) -> Ticks:
+        """``times - by``."""
+        if self.floating:
+            return times - np.float64(by)
+        by = min(int(by), int(self.highest))
+        limit = int(self.lowest) + by
+        if len(times) and int(times.min()) < limit:
+            return np.where(times < limit, self.lowest, np.maximum(times, limit) - by)
+        return times - np.int64(by)
+
+
+class Punctuator:
+    """The promise of one side of a join."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._window: Window | None = None
+        self.seen: int | float = clock.lowest
+        self.promise: int | float = clock.lowest
+        self.has_source = False
+
+    def program(self, window: Window) -> None:
+        """Take another window; with another slack, what has been seen may promise more."""
+        self._window = window
+        slack = self._slack()
+        if slack is not None and self.seen != self._clock.lowest:
+            seen = np.array([self.seen], self._clock.dtype)
+            self.promise = max(self.promise, self._clock.earlier(seen, slack)[0].item())
+
+    def _slack(self) -> int | float | None:
+        """How far the promise stays behind the largest time seen; None: it does not follow it."""
+        if not isinstance(self._window, Range):
+            return None
+        if self._window.slack is None:
+            return None if self.has_source else 0
+        return self._window.slack
+
+    def from_source(self, tick: int | float) -> None:
+        """The source has sent a punctuation."""
+        self.has_source = True
+        self.promise = max(self.promise, tick)
+
+    def end(self) -> None:
+        """The stream has ended: nothing will come, whatever its time."""
+        self.promise = self._clock.highest
+
+    def advance(self, times: Ticks) -> Ticks:
+        """Take tuples: the promise before each of them, and one more, the promise after them all.
+
+        Of a time window, a tuple whose time is below the promise before it is late.
+        """
+        unmoved = np.full(len(times) + 1, self.promise, self._clock.dtype)
+        if not isinstance(self._window, Range):
+            return unmoved
+        highest = np.maximum.accumulate(
+            np.concatenate((np.array([self.seen], self._clock.dtype), times))
+        )
+        self.seen = highest[-1].item()
+        slack = self._slack()
+        if slack is None:
+            return unmoved
+        promises = np.maximum(self._clock.earlier(highest, slack), self.promise)
+        self.promise = promises[-1].item()
+        return promises

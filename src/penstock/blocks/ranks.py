@@ -1,0 +1,72 @@
+"""The one order of all events of a join's two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.admission import Admitted
+from penstock.blocks.punctuator import Ticks
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Every admitted tuple and every control has a rank, ``0 .. count - 1``.
+
+    Parameters
+    ----------
+    tuples
+        The ranks of each side's tuples.
+    seen
+        For each side's tuples, how many of the other side's are ranked before.
+    controls
+        The ranks of each side's punctuations and end; those at one position share one.
+    position_of
+        The position of the event with that rank.
+    """
+
+    tuples: tuple[Indices, Indices]
+    seen: tuple[Indices, Indices]
+    controls: tuple[Indices, Indices]
+    position_of: Indices
+
+    @classmethod
+    def of(cls, left: Admitted, right: Admitted) -> Ranks:
+        """Merge the events of both sides by their keys."""
+        keys = (left.keys, right.keys)
+        seen = (np.searchsorted(keys[1], keys[0]), np.searchsorted(keys[0], keys[1]))
+        tuples = [np.arange(len(k), dtype=np.int64) + s for k, s in zip(keys, seen, strict=True)]
+        control_keys = np.unique(np.concatenate((left.control_keys, right.control_keys)))
+        if len(control_keys):
+            tuples = [
+                t + np.searchsorted(control_keys, k) for t, k in zip(tuples, keys, strict=True)
+            ]
+        ranks = np.arange(len(control_keys), dtype=np.int64)
+        ranks += np.searchsorted(keys[0], control_keys) + np.searchsorted(keys[1], control_keys)
+        controls = (
+            ranks[np.searchsorted(control_keys, left.control_keys)],
+            ranks[np.searchsorted(control_keys, right.control_keys)],
+        )
+        position_of = np.empty(len(keys[0]) + len(keys[1]) + len(ranks), np.int64)
+        for events, at in (*zip(tuples, keys, strict=True), (ranks, control_keys)):
+            position_of[events] = at // 4
+        return cls((tuples[0], tuples[1]), seen, controls, position_of)
+
+    @property
+    def count(self) -> int:
+        return len(self.position_of)
+
+    def steps(self, side: int, admitted: Admitted) -> tuple[Indices, Ticks]:
+        """After which ranks the side's promise stood where."""
+        if admitted.after is None or not len(admitted.after):
+            return self.controls[side], admitted.control_promises
+        if not len(self.controls[side]):
+            return self.tuples[side], admitted.after
+        ranks = np.concatenate((self.tuples[side], self.controls[side]))
+        values = np.concatenate((admitted.after, admitted.control_promises))
+        order = np.argsort(ranks, kind="stable")
+        return ranks[order], values[order]

@@ -1,0 +1,91 @@
+"""What flows between blocks: runs of tuples with their positions, and the controls between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """From ``position`` on, column ``column`` of the stream is never below ``value`` (physical).
+
+    ``column`` None: whatever column a window is on. After a join, ``side`` says whose column.
+    """
+
+    position: int
+    column: int | None
+    value: object
+    side: int = 0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The stream has no tuples after ``position``."""
+
+    position: int
+
+
+Control = Promise | Ended
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Tuples that a query could not take: late ones, and dead ones. One reason each."""
+
+    kind: str
+    stream: str
+    batch: pa.RecordBatch
+    positions: Positions
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows in arrival order, with what happened between them.
+
+    Parameters
+    ----------
+    inputs
+        The columns, as one batch per side: one for a stream, two after a join (whose rows have a
+        left and a right part). All of the same length.
+    positions
+        The position in the engine's input that each row belongs to; never falling.
+    controls
+        Promises and the end, by position. At one position they come after the rows.
+    letters
+        Tuples that a block before this one could not take.
+    """
+
+    inputs: tuple[pa.RecordBatch, ...]
+    positions: Positions
+    controls: tuple[Control, ...] = ()
+    letters: tuple[Letters, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def empty_run(schema: pa.Schema) -> Run:
+    """A run without rows."""
+    batch = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    return Run((batch,), np.empty(0, np.int64))
+
+
+def concatenate(runs: Sequence[Run]) -> Run:
+    """Runs of one stream, one after another, as one."""
+    if len(runs) == 1:
+        return runs[0]
+    sides = zip(*(run.inputs for run in runs), strict=True)
+    return Run(
+        tuple(pa.concat_batches(list(batches)) for batches in sides),
+        np.concatenate([run.positions for run in runs]),
+        tuple(control for run in runs for control in run.controls),
+        tuple(letter for run in runs for letter in run.letters),
+    )

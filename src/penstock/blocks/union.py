@@ -1,0 +1,61 @@
+"""UNION ALL: the rows of several inputs in one, by position and at one position by input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.blocks.run import Control, Ended, Promise, Run
+from penstock.program.blocks import UnionRows
+
+
+class UnionBlock:
+    """Remembers what each input has promised, since the union promises the smallest of it."""
+
+    def __init__(self, instruction: UnionRows) -> None:
+        self._inputs = len(instruction.inputs)
+        self.promises: list[dict[int, object]] = [{} for _ in range(self._inputs)]
+        self.ended = [False] * self._inputs
+
+    def program(self, instruction: UnionRows) -> None:
+        """A union has nothing to change."""
+
+    def process(self, runs: Sequence[Run]) -> Run:
+        """Merge one run of every input."""
+        positions = np.concatenate([run.positions for run in runs])
+        order = np.argsort(positions, kind="stable")
+        batch = pa.concat_batches([run.inputs[0] for run in runs])
+        if sum(1 for run in runs if len(run)) > 1:
+            batch, positions = batch.take(pa.array(order)), positions[order]
+        letters = tuple(letter for run in runs for letter in run.letters)
+        return Run((batch,), positions, tuple(self._controls(runs)), letters)
+
+    def _controls(self, runs: Sequence[Run]) -> list[Control]:
+        arriving = [(c.position, i, c) for i, run in enumerate(runs) for c in run.controls]
+        arriving.sort(key=lambda item: item[:2])
+        made: list[Control] = []
+        for position, index, control in arriving:
+            if isinstance(control, Ended):
+                self.ended[index] = True
+                if all(self.ended):
+                    made.append(Ended(position))
+            elif control.column is not None:
+                made.extend(self._promise(position, index, control))
+        return made
+
+    def _promise(self, position: int, index: int, promise: Promise) -> list[Control]:
+        column = promise.column
+        assert column is not None
+        before = self._smallest(column)
+        self.promises[index][column] = promise.value
+        after = self._smallest(column)
+        return [] if after is None or after == before else [Promise(position, column, after)]
+
+    def _smallest(self, column: int) -> object | None:
+        """What all inputs promise of a column; an input that has ended promises everything."""
+        known = [p.get(column) for p, ended in zip(self.promises, self.ended, strict=True) if not ended]
+        if not known or any(value is None for value in known):
+            return None
+        return min(known)  # type: ignore[type-var, no-any-return]

@@ -1,0 +1,269 @@
+"""The command line: ``penstock run | replay | explain | demo``.
+
+Whatever takes long to import is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.errors import InputError, PenstockError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.run import Run, Summary
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Continuous SQL over streams, with the joins that other engines refuse.",
+)
+
+
+class Order(StrEnum):
+    """The order of the output rows."""
+
+    none = "none"
+    outer = "outer"
+    inner = "inner"
+
+
+QueryFile = Annotated[
+    Path, typer.Argument(metavar="QUERY.sql", help="Statements; the last SELECT is the result.")
+]
+Streams = Annotated[
+    list[str],
+    typer.Option(
+        "--stream",
+        metavar="NAME=PATH",
+        help="A stream and its file: .parquet, .csv, .jsonl, or a directory of them.",
+    ),
+]
+OrderBy = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column that the streams are merged by."),
+]
+EngineName = Annotated[str, typer.Option("--engine", help="The engine to run on.")]
+RowOrder = Annotated[
+    Order | None, typer.Option("--order", help="The order of the rows, instead of EMIT ORDER.")
+]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The ``penstock`` command. Exits with 0, with 1 for a failed check, with 2 for bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character shows its number
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app(arguments, prog_name="penstock")
+    except PenstockError as error:
+        sys.stdout.flush()
+        print(f"penstock: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"penstock {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def run(
+    query: QueryFile,
+    stream: Streams = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    order_by: OrderBy = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the rows to .parquet, .csv, .jsonl.")
+    ] = None,
+    order: RowOrder = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
+    ] = None,
+    engine: EngineName = "local",
+) -> None:
+    """Replay files as streams and write the rows of a query."""
+    from penstock.run import execute, prepare
+
+    if summary is not None and not summary.parent.is_dir():
+        raise InputError(
+            f"{summary} cannot be written: there is no directory {summary.parent}",
+            "Name a file in a directory that exists.",
+        )
+    ready = prepare(
+        _read(query), _parse_streams(stream), order_by, order.value if order else None, engine
+    )
+    result, table = _with_progress(ready, lambda progress: execute(ready, out, progress))
+    if table is not None:
+        _print_table(table)
+    _print_summary(result)
+    if summary is not None:
+        summary.write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
+
+
+@app.command()
+def replay(
+    script: Annotated[Path, typer.Argument(metavar="FILE.flow", help="A script of events.")],
+    engine: EngineName = "local",
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Hand N events at a time to the engine.")
+    ] = 1,
+    order: RowOrder = None,
+) -> None:
+    """Run a script of events and compare what comes with what it expects."""
+    from penstock.replay import Replay
+    from penstock.replay_engine import EngineTarget
+    from penstock.streams.script import parse_script
+
+    steps = parse_script(_read(script))
+    failures: list[str] = []
+
+    def fail(text: str) -> None:
+        failures.append(text)
+        sys.stdout.flush()
+        print(f"{script}, {text}", file=sys.stderr)
+
+    with EngineTarget(engine) as target:
+        Replay(target, batch, order.value if order else None, print, fail).run(steps)
+    if failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    query: QueryFile,
+    stream: Streams = [],  # noqa: B006  (as above)
+    order_by: OrderBy = None,
+    engine: EngineName = "local",
+) -> None:
+    """Show the plan, the program and the kernel of a query, and why."""
+    from penstock.run import prepare
+
+    ready = prepare(_read(query), _parse_streams(stream), order_by, None, engine)
+    with ready.engine:
+        print(ready.query.explain())
+
+
+@app.command()
+def demo() -> None:
+    """A band join over two streams, changed while they flow, and checked by another engine."""
+    from penstock.demo import run_demo
+
+    if not run_demo(print):
+        raise typer.Exit(1)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text", "Save it as UTF-8.") from error
+
+
+def _parse_streams(options: list[str]) -> dict[str, str]:
+    streams: dict[str, str] = {}
+    for option in options:
+        name, equals, path = option.partition("=")
+        if not (name.strip() and equals and path):
+            raise InputError(
+                f"--stream {option} names no stream and file", "Write --stream R=r.parquet."
+            )
+        if name.strip() in streams:
+            raise InputError(
+                f"--stream {name.strip()} is given twice",
+                "Give each stream once; several files of it go into one directory.",
+            )
+        streams[name.strip()] = path
+    return streams
+
+
+def _with_progress(
+    ready: Run,
+    work: Callable[[Callable[[int], None]], tuple[Summary, pa.Table | None]],
+) -> tuple[Summary, pa.Table | None]:
+    """Do the work, with a bar on a terminal."""
+    if not sys.stderr.isatty():
+        return work(lambda tuples: None)
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("run", total=ready.total_rows, rate="")
+
+        def advance(tuples: int) -> None:
+            bar.update(task, advance=tuples)
+            done, elapsed = bar.tasks[0].completed, bar.tasks[0].elapsed or 0.0
+            rate = _rate(done / elapsed) if elapsed > 0 else ""
+            bar.update(task, rate=f"{done:,.0f} tuples, {rate}")
+
+        return work(advance)
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f} tuples/s"
+
+
+def _print_summary(summary: Summary) -> None:
+    sys.stdout.flush()
+    print(
+        f"{summary.tuples_in:,} tuples in, {summary.rows_out:,} rows out, "
+        f"{summary.late:,} late, {summary.dead_letters:,} dead letters, "
+        f"{_rate(summary.tuples_per_second)}",
+        file=sys.stderr,
+    )
+    for letter in summary.letters:
+        reason = f" ({letter.reason})" if letter.reason else ""
+        print(f"{letter.kind} {letter.stream}: {letter.text}{reason}", file=sys.stderr)
+    more = summary.late + summary.dead_letters - len(summary.letters)
+    if more:
+        print(f"and {more:,} more", file=sys.stderr)
+
+
+def _print_table(table: pa.Table) -> None:
+    """Every row: in a frame on a terminal, in aligned columns elsewhere."""
+    from penstock.streams.tables import aligned, cells
+
+    if not sys.stdout.isatty():
+        print("\n".join(aligned(table)))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    framed = Table()
+    for name in table.column_names:
+        framed.add_column(escape(name))
+    for row in cells(table):
+        framed.add_row(*map(escape, row))
+    Console().print(framed)

@@ -1,0 +1,66 @@
+"""Cutting the input into pieces that are processed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.program.instructions import Instruction
+from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
+
+Event = Tuples | Merged | Malformed | Punctuation | End
+DataEvent = Event
+
+
+@dataclass
+class Piece:
+    """Events without an instruction among them, or one instruction alone."""
+
+    events: list[Event] = field(default_factory=list)
+    instruction: Instruction | None = None
+    tuples: int = 0
+
+
+def pieces(events: Iterable[Event | Instruction], most: int) -> Iterator[Piece]:
+    """Cut at instructions, and where a piece would have more than ``most`` tuples."""
+    piece = Piece()
+    for event in events:
+        if not isinstance(event, Event):
+            if piece.events:
+                yield piece
+            yield Piece(instruction=event)
+            piece = Piece()
+            continue
+        for part in _parts(event, most, most - piece.tuples):
+            size = len(part) if isinstance(part, Tuples | Merged) else 0
+            if piece.tuples and piece.tuples + size > most:
+                yield piece
+                piece = Piece()
+            piece.events.append(part)
+            piece.tuples += size
+    if piece.events:
+        yield piece
+
+
+def _parts(event: Event, most: int, first: int) -> Iterator[Event]:
+    """The event in parts of at most ``most`` tuples; the first may have ``first``."""
+    if not isinstance(event, Tuples | Merged) or len(event) <= first:
+        yield event
+        return
+    start, stop = 0, first if first > 0 else most
+    while start < len(event):
+        yield _slice(event, start, min(stop, len(event)))
+        start, stop = stop, stop + most
+
+
+def _slice(event: Tuples | Merged, start: int, stop: int) -> Event:
+    if isinstance(event, Tuples):
+        return Tuples(event.stream, event.batch.slice(start, stop - start))
+    before, which = event.which[:start], event.which[start:stop]
+    batches = tuple(
+        batch.slice(int(np.count_nonzero(before == i)), int(np.count_nonzero(which == i)))
+        for i, batch in enumerate(event.batches)
+    )
+    return Merged(event.streams, batches, which)

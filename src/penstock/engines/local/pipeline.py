@@ -1,0 +1,153 @@
+"""The blocks of one query, connected as its program says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.blocks.join import JoinBlock
+from penstock.blocks.project import ProjectBlock
+from penstock.blocks.run import Run, concatenate, empty_run
+from penstock.blocks.screen import screen
+from penstock.blocks.select import SelectBlock
+from penstock.blocks.union import UnionBlock
+from penstock.program.blocks import (
+    BlockInstruction,
+    JoinStreams,
+    Program,
+    ProjectColumns,
+    ScanStream,
+    SelectRows,
+    SetWindow,
+    UnionRows,
+)
+
+Block = JoinBlock | SelectBlock | ProjectBlock | UnionBlock
+
+
+class Pipeline:
+    """Blocks by number. Configured by instructions alone, the first time and every later one."""
+
+    def __init__(self, program: Program, compile_predicates: bool = True) -> None:
+        self.program = program
+        self._compile = compile_predicates
+        self._layout: dict[int, BlockInstruction] = {}
+        self.blocks: dict[int, Block] = {}
+        for instruction in program.instructions:
+            self._send(instruction)
+
+    def _send(self, instruction: BlockInstruction) -> None:
+        """Deliver an instruction to its block; the first one for a block brings it into being."""
+        number = instruction.block
+        if not isinstance(instruction, SetWindow):
+            self._layout[number] = instruction
+        if isinstance(instruction, ScanStream):
+            return
+        block = self.blocks.get(number)
+        if block is None:
+            self.blocks[number] = self._make(instruction)
+        else:
+            block.program(instruction)  # type: ignore[arg-type]
+
+    def _make(self, instruction: BlockInstruction) -> Block:
+        if isinstance(instruction, JoinStreams):
+            left, right = (self._stream(number) for number in instruction.inputs)
+            return JoinBlock(instruction, (left, right), self._compile)
+        if isinstance(instruction, SelectRows):
+            return SelectBlock(instruction)
+        if isinstance(instruction, ProjectColumns):
+            return ProjectBlock(instruction)
+        assert isinstance(instruction, UnionRows)
+        return UnionBlock(instruction)
+
+    def _stream(self, number: int) -> str:
+        scan = self._layout[number]
+        assert isinstance(scan, ScanStream)
+        return scan.stream.name
+
+    @property
+    def joins(self) -> list[JoinBlock]:
+        return [block for block in self.blocks.values() if isinstance(block, JoinBlock)]
+
+    @property
+    def failures(self) -> int:
+        return sum(
+            block.failures.count
+            for block in self.blocks.values()
+            if not isinstance(block, UnionBlock)
+        )
+
+    def process(self, runs: Mapping[str, Run]) -> Iterator[Run]:
+        """Push one run per stream through; ``runs`` is by the stream's name in lower case.
+
+        Tuples without a time come out as dead letters, once each, before any block sees them.
+        """
+        inputs: dict[int, Run] = {}
+        screened: dict[str, Run] = {}
+        for scan in self.program.scans:
+            name = scan.stream.name.lower()
+            if name not in screened:
+                run = runs.get(name, None)
+                run = empty_run(scan.stream.schema) if run is None else run
+                screened[name] = screen(run, scan.stream.name, self._time_columns(name))
+                inputs[scan.block] = screened[name]
+            else:
+                inputs[scan.block] = replace(screened[name], letters=())
+        return self._produce(max(self._layout), inputs)
+
+    def _time_columns(self, stream: str) -> list[int]:
+        """The columns that tell the query the time of a stream's tuples."""
+        columns = []
+        for instruction in self.program.instructions:
+            if isinstance(instruction, SetWindow) and instruction.time is not None:
+                join = self._layout[instruction.block]
+                assert isinstance(join, JoinStreams)
+                if self._stream(join.inputs[instruction.side]).lower() == stream:
+                    columns.append(instruction.time.column)
+        return list(dict.fromkeys(columns))
+
+    def change(self, program: Program, position: int) -> Iterator[Run]:
+        """Send the instructions of another program; yield what the change makes expire."""
+        self.program = program
+        for instruction in program.instructions:
+            self._send(instruction)
+        settled = {
+            number: block.settle(position)
+            for number, block in self.blocks.items()
+            if isinstance(block, JoinBlock)
+        }
+        if settled:
+            yield from self._produce(max(self._layout), {}, settled)
+
+    def _produce(
+        self, number: int, runs: Mapping[int, Run], settled: Mapping[int, Run] | None = None
+    ) -> Iterator[Run]:
+        """The runs that a block makes, one after another."""
+        instruction, block = self._layout[number], self.blocks.get(number)
+        if isinstance(instruction, ScanStream):
+            if settled is None:
+                yield runs[number]
+        elif isinstance(block, JoinBlock) and isinstance(instruction, JoinStreams):
+            if settled is None:
+                left, right = instruction.inputs
+                yield from block.process((runs[left], runs[right]))
+            else:
+                yield settled[number]
+        elif isinstance(block, UnionBlock) and isinstance(instruction, UnionRows):
+            made = [list(self._produce(i, runs, settled)) for i in instruction.inputs]
+            yield block.process([concatenate(part) for part in made if part])
+        elif isinstance(block, SelectBlock | ProjectBlock):
+            assert isinstance(instruction, SelectRows | ProjectColumns)
+            for run in self._produce(instruction.input, runs, settled):
+                yield block.process(run)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.program.schema
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all windows."""
+        return sum(side.nbytes for join in self.joins for side in join.sides)

@@ -1,0 +1,223 @@
+"""A running query, as its user sees it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.blocks.run import Letters, Run
+from penstock.engines.local.pipeline import Pipeline
+from penstock.program.blocks import Program
+from penstock.streams.literals import format_rows
+
+if TYPE_CHECKING:
+    from penstock.engines.local.engine import Engine
+
+LETTERS = pa.schema(
+    {"stream": pa.string(), "position": pa.int64(), "reason": pa.string(), "tuple": pa.string()}
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows with the position in the input that each belongs to."""
+
+    batch: pa.RecordBatch
+    positions: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A tuple or record that the query could not take. ``kind`` is late or dead."""
+
+    kind: str
+    position: int
+    stream: str
+    text: str
+    reason: str
+
+
+class Query:
+    """A handle: drain the results, read the metrics, change or drop the query.
+
+    Draining is safe from any thread, and makes room for a ``push`` that waits in another one.
+    """
+
+    def __init__(
+        self, engine: Engine, name: str, pipeline: Pipeline, derived: bool, buffer_rows: int
+    ) -> None:
+        self.name = name
+        self.derived = derived
+        self._engine = engine
+        self._buffer_rows = buffer_rows
+        self._room = threading.Condition()
+        self._results: deque[Result] = deque()
+        self._letters: deque[Letter | Letters] = deque()
+        self._waiting_rows = 0
+        self._waiting_letters = 0
+        self._rows_out = 0
+        self._counts = {"late": 0, "dead": 0}
+        self._tuples_in: dict[str, int] = {}
+        self.pipeline = pipeline
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}: {self.text}>"
+
+    @property
+    def program(self) -> Program:
+        return self.pipeline.program
+
+    @property
+    def text(self) -> str:
+        """The SQL in force."""
+        return self.program.text
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows that are made from here on."""
+        return self.program.schema
+
+    # -- draining ---------------------------------------------------------------------------
+
+    def rows(self) -> pa.Table:
+        """Take the rows made so far, in order.
+
+        After a change of the select list, the rows of the old columns come first and those of the
+        new ones at the next call.
+        """
+        with self._room:
+            schema = self._results[0].batch.schema if self._results else self.schema
+            batches = []
+            while self._results and self._results[0].batch.schema.equals(schema):
+                batches.append(self._results.popleft().batch)
+            self._make_room(sum(batch.num_rows for batch in batches), 0)
+        self._engine._go_on()
+        return pa.Table.from_batches(batches, schema)
+
+    def drain(self) -> list[Result]:
+        """Take the rows made so far, with their positions."""
+        with self._room:
+            results = list(self._results)
+            self._results.clear()
+            self._make_room(self._waiting_rows, 0)
+        self._engine._go_on()
+        return results
+
+    def late(self) -> pa.Table:
+        """Take the late tuples: stream, position, reason, and the tuple as SQL literals."""
+        return self._letter_table("late")
+
+    def dead_letters(self) -> pa.Table:
+        """Take the records that could not be used, in the same columns as late tuples."""
+        return self._letter_table("dead")
+
+    def drain_letters(self, kind: str | None = None) -> list[Letter]:
+        """Take late and dead letters (or those of one kind), by position."""
+        with self._room:
+            taken = [letter for letter in self._letters if kind in (None, letter.kind)]
+            kept = [letter for letter in self._letters if kind not in (None, letter.kind)]
+            self._letters = deque(kept)
+            self._make_room(0, sum(map(_count, taken)))
+        self._engine._go_on()
+        written = [one for letter in taken for one in _written(letter)]
+        return sorted(written, key=lambda letter: letter.position)
+
+    def _letter_table(self, kind: str) -> pa.Table:
+        letters = self.drain_letters(kind)
+        columns = [
+            [letter.stream for letter in letters],
+            [letter.position for letter in letters],
+            [letter.reason for letter in letters],
+            [letter.text for letter in letters],
+        ]
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTERS, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=LETTERS)
+
+    def _make_room(self, rows: int, letters: int) -> None:
+        self._waiting_rows -= rows
+        self._waiting_letters -= letters
+        self._room.notify_all()
+
+    # -- filling, by the engine -------------------------------------------------------------
+
+    def _take_run(self, run: Run) -> None:
+        self._take_letters(run.letters)
+        self._rows_out += len(run)
+        if len(run) and not self.derived:
+            with self._room:
+                self._results.append(Result(run.inputs[0], run.positions))
+                self._waiting_rows += len(run)
+
+    def _take_letters(self, letters: Iterable[Letter | Letters]) -> None:
+        for letter in letters:
+            with self._room:
+                self._letters.append(letter)
+                self._waiting_letters += _count(letter)
+                self._counts[letter.kind] += _count(letter)
+
+    def _saw(self, stream: str, tuples: int) -> None:
+        self._tuples_in[stream] = self._tuples_in.get(stream, 0) + tuples
+
+    def _is_full(self) -> bool:
+        return max(self._waiting_rows, self._waiting_letters) > self._buffer_rows
+
+    def _wait_for_room(self, seconds: float) -> bool:
+        """Wait until somebody has drained the query; False if nobody did in time."""
+        until = time.monotonic() + seconds
+        with self._room:
+            while self._is_full():
+                left = until - time.monotonic()
+                if left <= 0 or not self._room.wait(left):
+                    return not self._is_full()
+        return True
+
+    # -- steering ---------------------------------------------------------------------------
+
+    def change(self, sql: str) -> None:
+        """Give the query another text, exactly here in the input; its windows are kept."""
+        self._engine.change(self.name, sql)
+
+    def drop(self) -> None:
+        """Stop the query. What it has made and nobody drained can still be drained."""
+        self._engine.drop(self.name)
+
+    def explain(self) -> str:
+        """The plan, the program and the kernel, with the reason for it."""
+        return self._engine.explain(self.text)
+
+    def metrics(self) -> dict[str, Any]:
+        """Counts since the query was installed, and the state of its windows."""
+        joins = self.pipeline.joins
+        return {
+            "tuples_in": dict(self._tuples_in),
+            "rows_out": self._rows_out,
+            "late": self._counts["late"],
+            "dead_letters": self._counts["dead"],
+            "expression_failures": self.pipeline.failures,
+            "comparisons": sum(join.matcher.comparisons for join in joins),
+            "matches": sum(join.matches for join in joins),
+            "window_tuples": [len(side.rows) for join in joins for side in join.sides],
+            "window_bytes": self.pipeline.nbytes,
+            "undrained_rows": self._waiting_rows,
+            "undrained_letters": self._waiting_letters,
+        }
+
+
+def _count(letter: Letter | Letters) -> int:
+    return len(letter.positions) if isinstance(letter, Letters) else 1
+
+
+def _written(letter: Letter | Letters) -> list[Letter]:
+    """One letter per tuple, with the tuple as text."""
+    if isinstance(letter, Letter):
+        return [letter]
+    rows = zip(letter.positions.tolist(), format_rows(letter.batch), letter.reasons, strict=True)
+    return [Letter(letter.kind, position, letter.stream, text, why) for position, text, why in rows]

@@ -1,0 +1,84 @@
+"""The nested-loop kernel: every probe against every live tuple. Serves every predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.kernels.compiled import load
+from penstock.kernels.generate import Shape, generate
+from penstock.kernels.predicate import Both, Predicate
+
+Array = npt.NDArray[np.generic]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One side's part of a kernel call: keys, the validity of each (None: no NULLs), time bounds.
+
+    For the probing side ``low`` and ``high`` bound the times of its partners; for the stored side
+    ``expiry`` and ``time`` are what they are compared with. Where the live range says it all, they
+    are None.
+    """
+
+    keys: Sequence[Array]
+    valid: Sequence[npt.NDArray[np.bool_] | None]
+    lower: Array | None = None
+    upper: Array | None = None
+
+    def flat(self) -> list[Array]:
+        """In the order the generated function takes them."""
+        given = [v for v in self.valid if v is not None]
+        return [*self.keys, *given, *(b for b in (self.lower, self.upper) if b is not None)]
+
+
+def pairs(
+    predicate: Predicate,
+    probe_side: int,
+    lo: Indices,
+    hi: Indices,
+    probe: Columns,
+    stored: Columns,
+    constants: Sequence[np.generic],
+    capacity: int,
+) -> tuple[Indices, Indices] | None:
+    """The matching (probe, stored) index pairs, by probe and then by stored index.
+
+    None if there are more than ``capacity`` of them.
+    """
+    if predicate.condition == Both(()) and probe.lower is None:
+        return every_pair(lo, hi, capacity)
+    function = kernel_for(predicate, probe_side, probe, stored)
+    out = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    found = int(function(lo, hi, *probe.flat(), *stored.flat(), *constants, *out))
+    if found < 0:
+        return None
+    # Blocks of the stored side come in order, so a stable sort by probe restores both orders.
+    order = np.argsort(out[0][:found], kind="stable")
+    return out[0][:found][order], out[1][:found][order]
+
+
+def kernel_for(
+    predicate: Predicate, probe_side: int, probe: Columns, stored: Columns
+) -> Callable[..., Any]:
+    """The compiled function for these columns."""
+    nulls = [tuple(v is not None for v in c.valid) for c in (probe, stored)]
+    ordered = (nulls[0], nulls[1]) if probe_side == 0 else (nulls[1], nulls[0])
+    times = "" if probe.lower is None else "low" if probe.upper is None else "both"
+    return load(generate(predicate, Shape(probe_side, ordered, times)))
+
+
+def every_pair(lo: Indices, hi: Indices, capacity: int) -> tuple[Indices, Indices] | None:
+    """All pairs of a probe and a tuple of its live range; None if more than ``capacity``."""
+    counts = np.maximum(hi - lo, 0)
+    total = int(counts.sum())
+    if total > capacity:
+        return None
+    probe = np.repeat(np.arange(len(lo), dtype=np.int64), counts)
+    first = np.repeat(lo - (np.cumsum(counts) - counts), counts)
+    return probe, np.arange(total, dtype=np.int64) + first

@@ -1,0 +1,279 @@
+"""A two-way window join, one tuple at a time.
+
+Of every stored tuple it is asked again at every event whether it has expired, and of every pair
+whether the stored one is live for the other: the two definitions are :meth:`JoinRun._expired` and
+:meth:`JoinRun._live`, and nothing else in this file decides which rows there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from penstock.oracle.evaluate import Failures, evaluate
+from penstock.oracle.source import Source
+from penstock.oracle.values import Row, Value, time_number
+from penstock.sql.expressions import Column, Expression
+from penstock.sql.plan import Join, Output, Scan, Select
+from penstock.streams.windows import Range, Rows, Unbounded, Window
+
+Ticks = Value
+
+# Which sides give a row when they expire unmatched.
+PADDED = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
+
+
+@dataclass
+class Record:
+    """A stored tuple: ``seq`` counts those of its side, ``matched`` says whether ON ever held."""
+
+    position: int
+    side: int
+    seq: int
+    row: Row
+    time: Ticks
+    matched: bool = False
+
+
+@dataclass
+class Side:
+    """One input of a join: what it holds and what has been promised about it."""
+
+    scan: Scan
+    source: Source
+    records: list[Record] = field(default_factory=list)
+    count: int = 0
+    latest: Ticks = None
+    source_promise: Ticks = None
+    own_promise: Ticks = None
+    ended: bool = False
+
+    @property
+    def window(self) -> Window:
+        return Unbounded() if self.scan.window is None else self.scan.window
+
+    @property
+    def promise(self) -> Ticks:
+        """No tuple below this comes any more; None if nothing has been promised."""
+        return later(self.source_promise, self.own_promise)
+
+    def time_of(self, row: Row) -> Ticks:
+        """The tuple's time, if the query needs it."""
+        return None if self.scan.time is None else self.ticks(row[self.scan.time.column])
+
+    def ticks(self, value: Value) -> Ticks:
+        """A value of the time attribute on the query's clock."""
+        assert self.scan.time is not None
+        kind = self.scan.stream.schema.field(self.scan.time.column).type
+        return time_number(value, kind) * self.scan.time.factor
+
+    def value_at(self, ticks: Ticks) -> Value:
+        """The inverse: where the clock shows ``ticks``, perhaps between two values."""
+        assert self.scan.time is not None
+        one = self.ticks(1)
+        return ticks / (one if isinstance(ticks, float) else Fraction(one))
+
+    def reprogram(self, scan: Scan) -> None:
+        """Another window clause. Where its clock ticks faster or slower, all times do."""
+        if self.scan.time is not None and scan.time is not None:
+            old, new = self.scan.time.factor, scan.time.factor
+            ratio: Value = new / old if isinstance(new, float) else Fraction(new, int(old))
+            for record in self.records:
+                record.time *= ratio
+            self.latest, self.source_promise, self.own_promise = (
+                None if ticks is None else ticks * ratio
+                for ticks in (self.latest, self.source_promise, self.own_promise)
+            )
+        self.scan = scan
+
+    def punctuate(self) -> None:
+        """The window's own punctuator: the latest time seen, less the slack.
+
+        A window without SLACK has slack 0, until the source promises something itself.
+        """
+        window = self.window
+        if not isinstance(window, Range) or self.latest is None:
+            return
+        if window.slack is not None:
+            self.own_promise = later(self.own_promise, self.latest - window.slack)
+        elif self.source_promise is None:
+            self.own_promise = later(self.own_promise, self.latest)
+
+    def hear_source(self) -> None:
+        """Take notice of the source's punctuations and of its end."""
+        if self.scan.time is not None:
+            promise = self.source.promise(self.scan.time.name)
+            if promise is not None:
+                self.source_promise = self.ticks(promise)
+        self.ended = self.source.ended
+
+
+def later(first: Ticks, second: Ticks) -> Ticks:
+    """The larger of two promises, None being none at all."""
+    if first is None or second is None:
+        return second if first is None else first
+    return max(first, second)
+
+
+class JoinRun:
+    """A join with the WHERE and the select list above it, running.
+
+    ``late`` is told of each late tuple with its position and the name of its stream.
+    """
+
+    def __init__(
+        self,
+        select: Select,
+        sources: tuple[Source, Source],
+        failures: Failures,
+        late: Callable[[int, str, Row, str], None],
+    ) -> None:
+        assert isinstance(select.source, Join)
+        self.select = select
+        self.join = select.source
+        self.failures = failures
+        self.late = late
+        self.sides = (
+            Side(self.join.left, sources[0]),
+            Side(self.join.right, sources[1]),
+        )
+        for side in self.sides:
+            side.hear_source()
+
+    @property
+    def ended(self) -> bool:
+        return all(side.source.ended for side in self.sides)
+
+    def step(self, position: int, arrivals: dict[str, list[Row]]) -> list[Row]:
+        """The rows of one event: of its tuples first, left before right, then of its promises."""
+        out: list[Row] = []
+        for number, side in enumerate(self.sides):
+            for row in arrivals.get(side.source.key, []):
+                out += self._arrive(position, number, row)
+        for side in self.sides:
+            side.hear_source()
+        return out + self._expire()
+
+    def change(self, select: Select) -> list[Row]:
+        """Another program from here on; the rows of what a smaller window lets go of."""
+        assert isinstance(select.source, Join)
+        self.select, self.join = select, select.source
+        for side, scan in zip(self.sides, (self.join.left, self.join.right), strict=True):
+            side.reprogram(scan)
+            side.punctuate()
+        return self._expire()
+
+    def promises(self) -> list[Value]:
+        """For each output column the value below which none follows, or None."""
+        return [self._output_promise(column) for column in self.select.columns]
+
+    def _output_promise(self, column: Output) -> Value:
+        reference = column.expression
+        if not isinstance(reference, Column):
+            return None
+        side, other = self.sides[reference.side], self.sides[1 - reference.side]
+        time, window = side.scan.time, side.window
+        if time is None or time.column != reference.index or not isinstance(window, Range):
+            return None
+        # A stream that has ended has promised everything.
+        here = math.inf if side.ended else side.promise
+        there = math.inf if other.ended else other.promise
+        if here is None or there is None:
+            return None
+        promise = min(here, there - window.size)
+        return None if promise == math.inf else side.value_at(promise)
+
+    def _arrive(self, position: int, number: int, row: Row) -> list[Row]:
+        """A tuple arrives: what it makes expire, its pairs, and itself if it expires at once."""
+        side, other = self.sides[number], self.sides[1 - number]
+        time = side.time_of(row)
+        late_by = side.promise if isinstance(side.window, Range) else None
+        side.latest = later(side.latest, time)
+        if late_by is not None and time < late_by:
+            attribute = side.scan.time.name if side.scan.time else ""
+            reason = f"{attribute} = {time} is before the punctuation {late_by}"
+            self.late(position, side.scan.stream.name, row, reason)
+            return []
+        side.punctuate()
+        record = Record(position, number, side.count, row, time)
+        side.count += 1
+        out = self._expire()
+        for partner in list(other.records):
+            if self._live(partner, record) and self._on(record, partner):
+                out += self._matched(record, partner)
+        side.records.append(record)
+        return out + self._expire()
+
+    def _live(self, stored: Record, probe: Record) -> bool:
+        """Whether a stored tuple that has not expired may meet one that arrives now."""
+        side = self.sides[stored.side]
+        window, probe_window = side.window, self.sides[probe.side].window
+        if isinstance(window, Rows):
+            return stored.seq >= side.count - window.size
+        if isinstance(window, Unbounded):
+            return True
+        return bool(
+            probe.time < stored.time + window.size
+            and (
+                probe.time >= stored.time
+                or not isinstance(probe_window, Range)
+                or stored.time < probe.time + probe_window.size
+            )
+        )
+
+    def _expired(self, record: Record) -> bool:
+        """Whether nobody can meet a stored tuple any more."""
+        side, other = self.sides[record.side], self.sides[1 - record.side]
+        if other.ended:
+            return True
+        if isinstance(side.window, Rows):
+            return record.seq < side.count - side.window.size
+        if isinstance(side.window, Range):
+            return other.promise is not None and bool(
+                other.promise >= record.time + side.window.size
+            )
+        return False
+
+    def _expire(self) -> list[Row]:
+        """Let go of what has expired, and give the rows of what nobody met, oldest first."""
+        gone = [r for side in self.sides for r in side.records if self._expired(r)]
+        for side in self.sides:
+            side.records = [record for record in side.records if not self._expired(record)]
+        gone.sort(key=lambda record: (record.position, record.side, record.seq))
+        out: list[Row] = []
+        for record in gone:
+            if not record.matched and record.side in PADDED[self.join.kind]:
+                out += self._rows(record, None)
+        return out
+
+    def _on(self, probe: Record, stored: Record) -> bool:
+        left, right = (probe, stored) if probe.side == 0 else (stored, probe)
+        return evaluate(self.join.on, (left.row, right.row), self.failures) is True
+
+    def _matched(self, probe: Record, stored: Record) -> list[Row]:
+        """The rows of a pair for which ON holds."""
+        left = probe if probe.side == 0 else stored
+        first = not left.matched
+        probe.matched = stored.matched = True
+        if self.join.kind == "anti" or (self.join.kind == "semi" and not first):
+            return []
+        return self._rows(left, None) if self.join.kind == "semi" else self._rows(probe, stored)
+
+    def _rows(self, one: Record, other: Record | None) -> list[Row]:
+        """The row of a pair, or of a tuple padded with NULLs, if WHERE lets it through."""
+        sides = [tuple([None] * len(side.scan.stream.schema)) for side in self.sides]
+        for record in (one, other):
+            if record is not None:
+                sides[record.side] = record.row
+        return selected(self.select.where, self.select.columns, tuple(sides), self.failures)
+
+
+def selected(
+    where: Expression, columns: tuple[Output, ...], sides: tuple[Row, ...], failures: Failures
+) -> list[Row]:
+    """The select list on one row, if WHERE is true on it."""
+    if evaluate(where, sides, failures) is not True:
+        return []
+    return [tuple(evaluate(column.expression, sides, failures) for column in columns)]

@@ -1,0 +1,252 @@
+"""The oracle: what every query's rows are, after any sequence of events and instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from penstock.errors import InputError, PenstockError
+from penstock.oracle.query import QueryRun, check_change
+from penstock.oracle.source import Source
+from penstock.oracle.values import Row, Value, batch_rows
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import parse_query
+from penstock.sql.plan import Plan
+from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
+from penstock.streams.schema import Stream
+
+Event = Tuples | Merged | Malformed | Punctuation | End
+
+
+class Oracle:
+    """Takes events and instructions one by one and says what every query gives.
+
+    Every tuple, punctuation, malformed record, end and instruction takes one position; one that
+    is refused with an error takes none.
+
+    Parameters
+    ----------
+    windows_required
+        Whether the streams of a join must have window clauses, as in a catalog.
+    order_column
+        The order column of the run, which is the time of a stream that has no other.
+
+    Attributes
+    ----------
+    position
+        The next position.
+    rows
+        For each query by name its rows, each with its position, in inner order.
+    late
+        For each query its late tuples: position, stream, tuple.
+    dead
+        For each query its dead letters: position, stream, text or tuple, reason.
+    schemas
+        For each query its output schemas, each with the position from which it is in force.
+
+    >>> oracle = Oracle()
+    >>> oracle.create_stream(Stream.of("R", pa.schema({"x": pa.int32()})))
+    >>> oracle.install("large", "SELECT x + 1 AS y FROM R WHERE x > 1")
+    >>> oracle.tuples("R", pa.RecordBatch.from_pylist([{"x": 1}, {"x": 2}]))
+    >>> oracle.rows["large"]
+    [(3, (3,))]
+    """
+
+    def __init__(self, windows_required: bool = True, order_column: str | None = None) -> None:
+        self.position = 0
+        self.rows: dict[str, list[tuple[int, Row]]] = {}
+        self.late: dict[str, list[tuple[int, str, Row]]] = {}
+        self.dead: dict[str, list[tuple[int, str, str | Row, str]]] = {}
+        self.schemas: dict[str, list[tuple[int, pa.Schema]]] = {}
+        self._catalog = Catalog(windows_required=windows_required)
+        self._order_column = order_column
+        self._sources: dict[str, Source] = {}
+        # In the order they were installed, so a derived stream comes before all that read it.
+        self._queries: dict[str, QueryRun] = {}
+
+    def create_stream(self, stream: Stream) -> None:
+        """Declare a stream that tuples can be pushed to."""
+        self._check_new_name(stream.name)
+        self._catalog.add(stream)
+        self._sources[stream.name.lower()] = Source(stream)
+        self._take_position()
+
+    def derive(self, name: str, text: str) -> None:
+        """``CREATE STREAM name AS text``."""
+        self._check_new_name(name)
+        plan = self._bind(text)
+        bounded = all(scan.stream.bounded for scan in plan.scans)
+        stream = Stream.of(name, plan.schema, bounded=bounded)
+        self._catalog.add(stream)
+        source = self._sources[name.lower()] = Source(stream, derived=True)
+        self._tell_readers(self._start(name, plan), source)
+
+    def install(self, name: str, text: str, order: str | None = None) -> None:
+        """Start a query. The rows are in inner order, whatever order it asks for."""
+        self._check_new_name(name)
+        self._start(name, self._bind(text))
+
+    def change(self, name: str, text: str) -> None:
+        """Give a running query another text; its windows are kept."""
+        query = self._query(name)
+        plan = self._bind(text)
+        check_change(name, query.plan, plan)
+        if name.lower() in self._sources and plan.schema != query.plan.schema:
+            raise PenstockError(
+                f"a change cannot give the derived stream {name} other columns",
+                "Derive a stream of another name.",
+            )
+        position = self._take_position()
+        if plan.schema != query.plan.schema:
+            self.schemas[query.name].append((position, plan.schema))
+        self._run(position, {}, changed=(query, plan))
+
+    def drop(self, name: str) -> None:
+        """Stop a query, or forget a derived stream that nobody reads."""
+        self._query(name)
+        readers = [query.name for query in self._queries.values() if name.lower() in query.reads]
+        if readers:
+            raise PenstockError(
+                f"the derived stream {name} is read by {', '.join(readers)}", "Drop them first."
+            )
+        del self._queries[name.lower()]
+        if name.lower() in self._sources:
+            del self._sources[name.lower()]
+            self._catalog.remove(name)
+        self._take_position()
+
+    def tuples(self, stream: str, batch: pa.RecordBatch) -> None:
+        """Tuples of one stream, in arrival order."""
+        source = self._open(stream)
+        for row in batch_rows(batch, source.stream):
+            self._run(self._take_position(), {source.key: [row]})
+
+    def merged(
+        self, streams: tuple[str, ...], batches: tuple[pa.RecordBatch, ...], which: Iterable[int]
+    ) -> None:
+        """Tuples of several streams, interleaved as ``which`` says."""
+        sources = [self._open(stream) for stream in streams]
+        waiting = [
+            iter(batch_rows(batch, source.stream))
+            for batch, source in zip(batches, sources, strict=True)
+        ]
+        for index in which:
+            row = next(waiting[index])
+            self._run(self._take_position(), {sources[index].key: [row]})
+
+    def malformed(self, stream: str, text: str, reason: str) -> None:
+        """A record that is no tuple of the stream."""
+        source = self._open(stream)
+        position = self._take_position()
+        for query in self._queries.values():
+            if source.key in query.reads:
+                query.malformed(position, source.stream.name, text, reason)
+
+    def punctuate(self, stream: str, value: Value, attribute: str | None = None) -> None:
+        """A promise that no further tuple has a smaller attribute."""
+        source = self._open(stream)
+        if attribute is not None and source.stream.index_of(attribute) is None:
+            raise InputError(
+                f"stream {stream} has no column {attribute!r} to punctuate",
+                f"Write one of: {', '.join(source.stream.schema.names)}.",
+            )
+        if value is None or value != value:
+            raise InputError(
+                f"a punctuation of stream {stream} cannot be {value}",
+                "Give the value that no further tuple is below.",
+            )
+        source.punctuate(attribute, value)
+        self._run(self._take_position(), {})
+
+    def end(self, stream: str | None = None) -> None:
+        """The stream has no further tuples; without a name, no stream has."""
+        pushed = [source for source in self._sources.values() if not source.derived]
+        for source in [self._open(stream)] if stream is not None else pushed:
+            if not source.ended:
+                source.ended = True
+                self._run(self._take_position(), {})
+
+    def feed(self, events: Iterable[Event]) -> None:
+        """Take events in arrival order. Instructions have methods of their own."""
+        for event in events:
+            if isinstance(event, Tuples):
+                self.tuples(event.stream, event.batch)
+            elif isinstance(event, Merged):
+                self.merged(event.streams, event.batches, map(int, event.which))
+            elif isinstance(event, Malformed):
+                self.malformed(event.stream, event.text, event.reason)
+            elif isinstance(event, Punctuation):
+                self.punctuate(event.stream, event.value, event.attribute)
+            else:
+                self.end(event.stream)
+
+    def failures(self, name: str) -> int:
+        """How many operations of a running query gave NULL because they failed."""
+        return self._query(name).failures.count
+
+    def _run(
+        self,
+        position: int,
+        arrivals: dict[str, list[Row]],
+        changed: tuple[QueryRun, Plan] | None = None,
+    ) -> None:
+        """One event: every query takes it; the rows of a derived stream arrive with it."""
+        for key, query in self._queries.items():
+            if changed is not None and query is changed[0]:
+                out = query.change(position, changed[1])
+            else:
+                out = query.step(position, arrivals)
+            if key in self._sources:
+                arrivals[key] = out
+                self._tell_readers(query, self._sources[key])
+
+    def _tell_readers(self, query: QueryRun, source: Source) -> None:
+        """What can be promised of a derived stream after its rows, and whether it has ended."""
+        for name, promise in zip(source.stream.schema.names, query.promises(), strict=True):
+            if promise is not None:
+                source.punctuate(name, promise)
+        source.ended = query.ended
+
+    def _start(self, name: str, plan: Plan) -> QueryRun:
+        query = self._queries[name.lower()] = QueryRun(name, plan, self._sources)
+        # A name that was dropped and is used again goes on with the same lists.
+        query.rows = self.rows.setdefault(name, query.rows)
+        query.late = self.late.setdefault(name, query.late)
+        query.dead = self.dead.setdefault(name, query.dead)
+        self.schemas.setdefault(name, []).append((self._take_position(), plan.schema))
+        return query
+
+    def _bind(self, text: str) -> Plan:
+        return bind(parse_query(text), self._catalog, order_column=self._order_column)
+
+    def _take_position(self) -> int:
+        self.position += 1
+        return self.position - 1
+
+    def _check_new_name(self, name: str) -> None:
+        if name.lower() in self._queries or name.lower() in self._sources:
+            raise PenstockError(
+                f"there is a query or stream {name!r} already", "Choose another name."
+            )
+
+    def _query(self, name: str) -> QueryRun:
+        if name.lower() not in self._queries:
+            raise PenstockError(
+                f"unknown query {name!r}",
+                f"The queries are: {', '.join(query.name for query in self._queries.values())}.",
+            )
+        return self._queries[name.lower()]
+
+    def _open(self, stream: str) -> Source:
+        """The stream that an event is of: one that is pushed to and has not ended."""
+        source = self._sources.get(stream.lower())
+        if source is None or source.derived:
+            raise InputError(
+                f"there is no stream {stream} that events can be sent to",
+                "Create it first: CREATE STREAM ….",
+            )
+        if source.ended:
+            raise InputError(f"stream {stream} has ended", "Send nothing after its end.")
+        return source

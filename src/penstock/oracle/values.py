@@ -1,0 +1,53 @@
+"""Arrow arrays as plain Python values.
+
+A value is None, bool, int, float, ``Decimal``, str or bytes. A date is its days since 1970-01-01, a
+timestamp its units since then, an interval its microseconds: ``datetime`` knows no nanoseconds.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.streams.schema import Stream
+
+Value = Any
+Type = Any  # an Arrow type; which attributes it has (unit, scale, …) depends on the type
+Row = tuple[Value, ...]
+
+
+def column_values(column: Any, kind: Type) -> list[Value]:
+    """The values of a column, read as ``kind``.
+
+    >>> column_values(pa.array([1_000_000_001], pa.timestamp("ns")), pa.timestamp("ns"))
+    [1000000001]
+    """
+    column = column.cast(kind)
+    if pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        column = column.cast(pa.int64())
+    return list(column.to_pylist())
+
+
+def batch_rows(batch: pa.RecordBatch, stream: Stream) -> list[Row]:
+    """The tuples of a batch of ``stream``."""
+    columns = [
+        column_values(batch.column(index), field.type) for index, field in enumerate(stream.schema)
+    ]
+    return [tuple(column[row] for column in columns) for row in range(batch.num_rows)]
+
+
+def time_number(value: Value, kind: Type) -> Value:
+    """The number that a time attribute counts with: of a decimal, its unscaled integer.
+
+    >>> from decimal import Decimal
+    >>> time_number(Decimal("1.50"), pa.decimal128(5, 2))
+    150
+    """
+    if pa.types.is_decimal(kind):
+        unscaled = Fraction(value) * 10**kind.scale
+        return unscaled.numerator if unscaled.denominator == 1 else unscaled
+    return value

@@ -1,0 +1,128 @@
+"""Instructions for blocks: a query's program is a list of these.
+
+Each is addressed to a block by number. Installing a query and changing it send the same
+instructions; there is no other way to configure a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.sql.expressions import TRUE, Expression
+from penstock.sql.plan import Output
+from penstock.streams.schema import Stream
+from penstock.streams.windows import TimeAttribute, Window
+
+
+@dataclass(frozen=True)
+class ScanStream:
+    """Read a stream as named in FROM."""
+
+    block: int
+    stream: Stream
+
+    def __str__(self) -> str:
+        return f"#{self.block} scan {self.stream.name}"
+
+
+@dataclass(frozen=True)
+class SetWindow:
+    """Give one side of a join block its window."""
+
+    block: int
+    side: int
+    window: Window
+    time: TimeAttribute | None
+
+    def __str__(self) -> str:
+        by = f" on {self.time.name}" if self.time else ""
+        return f"#{self.block} window {'RS'[self.side]} {self.window}{by}"
+
+
+@dataclass(frozen=True)
+class JoinStreams:
+    """Join two inputs. The fields are those of :class:`penstock.sql.plan.Join`."""
+
+    block: int
+    inputs: tuple[int, int]
+    schemas: tuple[pa.Schema, pa.Schema]
+    kind: str
+    filters: tuple[Expression, Expression]
+    compiled: Expression
+    residual: Expression
+    columns: tuple[tuple[int, ...], tuple[int, ...]]
+    float_clock: bool
+    kernel: str
+    reason: str
+
+    def __str__(self) -> str:
+        lines = [f"#{self.block} join {self.kind} of #{self.inputs[0]} and #{self.inputs[1]}"]
+        for name, condition in (
+            ("filter R", self.filters[0]),
+            ("filter S", self.filters[1]),
+            ("compiled", self.compiled),
+            ("residual", self.residual),
+        ):
+            if condition != TRUE:
+                lines.append(f"     {name}: {condition}")
+        lines.append(f"     kernel: {self.kernel} ({self.reason})")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class SelectRows:
+    """Keep the rows for which the condition is true."""
+
+    block: int
+    input: int
+    condition: Expression
+
+    def __str__(self) -> str:
+        return f"#{self.block} select from #{self.input}: {self.condition}"
+
+
+@dataclass(frozen=True)
+class ProjectColumns:
+    """Compute the select list."""
+
+    block: int
+    input: int
+    columns: tuple[Output, ...]
+
+    def __str__(self) -> str:
+        columns = ", ".join(f"{c.expression} AS {c.name}" for c in self.columns)
+        return f"#{self.block} project #{self.input}: {columns}"
+
+
+@dataclass(frozen=True)
+class UnionRows:
+    """Put the rows of several inputs into one, by position and then by input."""
+
+    block: int
+    inputs: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"#{self.block} union of {', '.join(f'#{i}' for i in self.inputs)}"
+
+
+BlockInstruction = ScanStream | SetWindow | JoinStreams | SelectRows | ProjectColumns | UnionRows
+
+
+@dataclass(frozen=True)
+class Program:
+    """A query as instructions, in an order in which every input comes before what reads it."""
+
+    instructions: tuple[BlockInstruction, ...]
+    schema: pa.Schema
+    text: str
+    order: str
+    precision: int
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.instructions))
+
+    @property
+    def scans(self) -> tuple[ScanStream, ...]:
+        return tuple(i for i in self.instructions if isinstance(i, ScanStream))

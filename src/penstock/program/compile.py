@@ -1,0 +1,136 @@
+"""From a plan to a program, and from one program to the next while it runs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.program.blocks import (
+    BlockInstruction,
+    JoinStreams,
+    Program,
+    ProjectColumns,
+    ScanStream,
+    SelectRows,
+    SetWindow,
+    UnionRows,
+)
+from penstock.sql.expressions import TRUE, Call, Expression, walk
+from penstock.sql.plan import Join, Plan, Scan, Select, Union
+from penstock.sql.rules import rewrite
+from penstock.streams.windows import Unbounded
+
+
+def compile_plan(plan: Plan) -> Program:
+    """Rewrite the plan and lay it out as instructions, block by block."""
+    plan = rewrite(plan)
+    instructions: list[BlockInstruction] = []
+    outputs = [_select(select, instructions) for select in plan.selects]
+    if isinstance(plan.body, Union):
+        instructions.append(UnionRows(_next(instructions), tuple(outputs)))
+    return Program(tuple(instructions), plan.schema, plan.text, plan.order, plan.precision)
+
+
+def check_change(name: str, old: Program, new: Program) -> None:
+    """Refuse a change that is not one: other streams, another join kind, another kind of window."""
+    remedy = "Install it as a new query and drop this one."
+    streams = [[scan.stream.name.lower() for scan in p.scans] for p in (old, new)]
+    if streams[0] != streams[1]:
+        raise PenstockError(
+            f"query {name!r} reads {', '.join(s.stream.name for s in old.scans)}; "
+            f"a change cannot make it read {', '.join(s.stream.name for s in new.scans)}",
+            remedy,
+        )
+    if [type(i) for i in old.instructions] != [type(i) for i in new.instructions]:
+        raise PenstockError(
+            f"a change cannot turn query {name!r} into one of another shape "
+            "(join, selection or union)",
+            remedy,
+        )
+    for before, after in zip(old.instructions, new.instructions, strict=True):
+        if isinstance(before, JoinStreams) and isinstance(after, JoinStreams):
+            if before.kind != after.kind:
+                raise PenstockError(
+                    f"query {name!r} is a join of kind {before.kind}; "
+                    f"a change cannot make it {after.kind}",
+                    remedy,
+                )
+        if isinstance(before, SetWindow) and isinstance(after, SetWindow):
+            # The factor may differ: a window of another size may need a finer clock.
+            same_time = (before.time and before.time.column) == (after.time and after.time.column)
+            if type(before.window) is not type(after.window) or not same_time:
+                raise PenstockError(
+                    f"query {name!r} has the window {_clause(before)}; a change may alter "
+                    f"its size and slack, but cannot make it {_clause(after)}",
+                    remedy,
+                )
+
+
+def _clause(instruction: SetWindow) -> str:
+    by = f" on {instruction.time.name}" if instruction.time else ""
+    return f"{instruction.window}{by}"
+
+
+def _next(instructions: list[BlockInstruction]) -> int:
+    return instructions[-1].block + 1 if instructions else 0
+
+
+def _select(select: Select, instructions: list[BlockInstruction]) -> int:
+    """Append the blocks of one SELECT and return the number of its last one."""
+    if isinstance(select.source, Join):
+        source = _join(select.source, instructions)
+    else:
+        source = _scan(select.source, instructions)
+    selection = SelectRows(_next(instructions), source, select.where)
+    projection = ProjectColumns(selection.block + 1, selection.block, select.columns)
+    instructions.extend((selection, projection))
+    return projection.block
+
+
+def _scan(scan: Scan, instructions: list[BlockInstruction]) -> int:
+    instruction = ScanStream(_next(instructions), scan.stream)
+    instructions.append(instruction)
+    return instruction.block
+
+
+def _join(join: Join, instructions: list[BlockInstruction]) -> int:
+    inputs = (_scan(join.left, instructions), _scan(join.right, instructions))
+    block = _next(instructions)
+    kernel, reason = choose_kernel(join)
+    every = (tuple(range(len(s.stream.schema))) for s in (join.left, join.right))
+    left, right = join.columns if join.columns is not None else every
+    instructions.append(
+        JoinStreams(
+            block,
+            inputs,
+            (join.left.stream.schema, join.right.stream.schema),
+            join.kind,
+            join.filters,
+            join.compiled,
+            join.residual,
+            (left, right),
+            join.float_clock,
+            kernel,
+            reason,
+        )
+    )
+    for side, scan in enumerate((join.left, join.right)):
+        window = scan.window if scan.window is not None else Unbounded()
+        instructions.append(SetWindow(block, side, window, scan.time))
+    return block
+
+
+def choose_kernel(join: Join) -> tuple[str, str]:
+    """The local algorithm of a join core, and why. Indexes will be chosen here."""
+    if join.compiled == TRUE and join.residual == TRUE:
+        return "nested-loop", "no predicate over both sides: every live pair is a result"
+    if join.compiled == TRUE:
+        return "nested-loop", f"nothing to compile: {_blame(join.residual)} is evaluated on pairs"
+    return "nested-loop", "serves every predicate; the only kernel of this version"
+
+
+def _blame(residual: Expression) -> str:
+    for node in walk(residual):
+        if isinstance(node, Call) and any(pa.types.is_string(arg.type) for arg in node.args):
+            return f"{node.op} on strings of both sides"
+    return str(residual)

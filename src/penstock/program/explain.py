@@ -1,0 +1,38 @@
+"""EXPLAIN: what was asked, what it became, and why."""
+
+from __future__ import annotations
+
+from penstock.program.blocks import JoinStreams, Program, SelectRows
+from penstock.sql.expressions import TRUE
+from penstock.sql.plan import Join, Plan, Scan
+
+
+def explain(plan: Plan, program: Program) -> str:
+    """The plan as bound, the program as rewritten, and the kernel of each join."""
+    lines = ["plan"]
+    for select in plan.selects:
+        columns = ", ".join(f"{c.expression} AS {c.name}" for c in select.columns)
+        lines.append(f"  project {columns}")
+        if select.where != TRUE:
+            lines.append(f"  where {select.where}")
+        lines.extend(f"  {line}" for line in _source(select.source))
+    lines.append("program")
+    for instruction in program.instructions:
+        if not (isinstance(instruction, SelectRows) and instruction.condition == TRUE):
+            lines.extend(f"  {line}" for line in str(instruction).splitlines())
+    kernels = [i for i in program.instructions if isinstance(i, JoinStreams)]
+    lines += [f"kernel {join.kernel}: {join.reason}" for join in kernels]
+    lines.append(f"order {program.order}")
+    return "\n".join(lines)
+
+
+def _source(source: Scan | Join) -> list[str]:
+    if isinstance(source, Join):
+        return [f"{source.kind} join on {source.on}", _scan(source.left), _scan(source.right)]
+    return [_scan(source)]
+
+
+def _scan(scan: Scan) -> str:
+    window = f" {scan.window}" if scan.window is not None else ""
+    time = f" on {scan.time.name}" if scan.time is not None else ""
+    return f"scan {scan.stream.name}{window}{time} as {scan.alias}"

@@ -1,0 +1,108 @@
+"""Split a join predicate into one-sided filters, what a kernel compiles, and a residual.
+
+A conjunct over one side is a filter: a tuple that fails it finds no partner, for every kind of
+join. It stays in its window all the same, so that count windows hold what they should, unmatched
+tuples are still padded, and a later change of the predicate finds it there.
+
+A conjunct over both sides is compiled if it is made of AND, OR, NOT and comparisons whose operands
+either depend on one side (then they are evaluated once per tuple, whatever they contain) or are
+sums, differences, products and absolute values of numbers of both. Everything else is residual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.sql.expressions import (
+    COMPARISONS,
+    Call,
+    Expression,
+    conjunction,
+    conjuncts,
+    sides,
+)
+from penstock.sql.plan import Join, Plan, Select
+from penstock.sql.rules.over_selects import over_selects
+
+LOGIC = frozenset({"and", "or", "not"})
+ARITHMETIC = frozenset({"add", "sub", "mul", "neg", "abs", "sub_times"})
+
+
+def split_join_predicate(plan: Plan) -> Plan:
+    """Fill in ``filters``, ``compiled`` and ``residual`` of every join."""
+    return over_selects(plan, _split)
+
+
+def _split(select: Select) -> Select:
+    join = select.source
+    if not isinstance(join, Join):
+        return select
+    one_sided: tuple[list[Expression], list[Expression]] = ([], [])
+    compiled: list[Expression] = []
+    residual: list[Expression] = []
+    for term in conjuncts(join.on):
+        used = sides(term)
+        if len(used) < 2:
+            # A constant condition filters the left side: then no left tuple finds a partner.
+            one_sided[max(used, default=0)].append(term)
+        elif compiles(term):
+            compiled.append(term)
+        else:
+            residual.append(term)
+    split = replace(
+        join,
+        filters=(conjunction(tuple(one_sided[0])), conjunction(tuple(one_sided[1]))),
+        compiled=conjunction(tuple(compiled)),
+        residual=conjunction(tuple(residual)),
+    )
+    return replace(select, source=split)
+
+
+def compiles(condition: Expression) -> bool:
+    """Whether a kernel can evaluate a boolean expression inside its loop."""
+    if len(sides(condition)) < 2:
+        return True
+    if not isinstance(condition, Call):
+        return False
+    if condition.op in LOGIC:
+        return all(map(compiles, condition.args))
+    if condition.op == "in":
+        return all(_comparable("eq", arg) for arg in condition.args)
+    if condition.op not in COMPARISONS:
+        return False
+    two_sided = any(len(sides(arg)) == 2 for arg in condition.args)
+    if two_sided:
+        return all(_computable(arg) for arg in condition.args)
+    return all(_comparable(condition.op, arg) for arg in condition.args)
+
+
+def _comparable(op: str, operand: Expression) -> bool:
+    """Whether the operand has an integer key that compares as it does."""
+    if len(sides(operand)) == 2:
+        return False
+    kind = operand.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return op in ("eq", "ne")
+    return not (pa.types.is_decimal(kind) and kind.precision > 18) and not pa.types.is_null(kind)
+
+
+def _computable(operand: Expression) -> bool:
+    """Whether the operand is a number that a kernel can compute from numbers of both sides."""
+    kind = operand.type
+    if len(sides(operand)) < 2:
+        return (
+            pa.types.is_signed_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_duration(kind)
+            or pa.types.is_timestamp(kind)
+            or pa.types.is_date(kind)
+        )
+    if pa.types.is_decimal(kind) or pa.types.is_unsigned_integer(kind):
+        return False
+    if not isinstance(operand, Call) or operand.op not in ARITHMETIC:
+        return False
+    if operand.op == "sub_times" and operand.args[0].type != pa.timestamp("us"):
+        return False  # an interval counts microseconds; other units would need scaling
+    return all(_computable(arg) for arg in operand.args)

@@ -1,0 +1,118 @@
+"""Run scripts in tests: on an engine, or on the oracle that says what every engine must give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expectations import Output
+from penstock.oracle.oracle import Oracle
+from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
+from penstock.replay import Event, Replay, Target
+from penstock.streams.literals import format_value
+from penstock.streams.script import parse_script
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """The lines a script prints, and the text of each expectation that is not met."""
+
+    lines: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def replay_text(
+    script: str, engine: str = "local", batch: int = 1, order: str | None = None
+) -> ReplayResult:
+    """Run a script on an engine, ``batch`` events at a time.
+
+    >>> replay_text('''
+    ... stream R (x int32)
+    ... install doubled: SELECT 2 * x AS y FROM R
+    ... R: 21
+    ... expect doubled: 42
+    ... ''').lines
+    ['doubled: 42']
+    """
+    from penstock.replay_engine import EngineTarget
+
+    with EngineTarget(engine) as target:
+        return _run(target, script, batch, order)
+
+
+def run_on_oracle(script: str) -> ReplayResult:
+    """Run a script on the oracle."""
+    return _run(OracleTarget(), script, 1, None)
+
+
+def _run(target: Target, script: str, batch: int, order: str | None) -> ReplayResult:
+    result = ReplayResult()
+    steps = parse_script(script)
+    Replay(target, batch, order, result.lines.append, result.failures.append).run(steps)
+    return result
+
+
+class OracleTarget:
+    """The oracle as something a script runs on."""
+
+    def __init__(self) -> None:
+        self._oracle = Oracle()
+        self._streams: dict[str, pa.Schema] = {}
+        self._seen: dict[tuple[str, str], int] = {}
+
+    @property
+    def position(self) -> int:
+        return self._oracle.position
+
+    def feed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, CreateStream):
+                self._oracle.create_stream(event.stream)
+                self._streams[event.stream.name.lower()] = event.stream.schema
+            elif isinstance(event, Derive):
+                self._oracle.derive(event.name, event.text)
+                self._streams[event.name.lower()] = self._oracle.schemas[event.name][-1][1]
+            elif isinstance(event, Install):
+                self._oracle.install(event.query, event.text, event.order)
+            elif isinstance(event, Change):
+                self._oracle.change(event.query, event.text)
+            elif isinstance(event, Drop):
+                self._oracle.drop(event.query)
+            else:
+                self._oracle.feed([event])
+
+    def outputs(self) -> list[Output]:
+        oracle, found = self._oracle, list[Output]()
+        for query, rows in oracle.rows.items():
+            for position, row in rows[self._new(query, "rows", len(rows)) :]:
+                text = _literals(row, self._schema_at(query, position))
+                found.append(Output(position, query, "rows", text))
+        for query, late in oracle.late.items():
+            for position, stream, row in late[self._new(query, "late", len(late)) :]:
+                text = _literals(row, self._streams[stream.lower()])
+                found.append(Output(position, query, "late", text, stream))
+        for query, dead in oracle.dead.items():
+            for position, stream, what, reason in dead[self._new(query, "dead", len(dead)) :]:
+                schema = self._streams[stream.lower()]
+                text = what if isinstance(what, str) else _literals(what, schema)
+                found.append(Output(position, query, "dead", text, stream, reason))
+        return found
+
+    def _new(self, query: str, kind: str, count: int) -> int:
+        """Where what has not been asked for begins."""
+        start = self._seen.get((query, kind), 0)
+        self._seen[query, kind] = count
+        return start
+
+    def _schema_at(self, query: str, position: int) -> pa.Schema:
+        for since, schema in reversed(self._oracle.schemas[query]):
+            if since <= position:
+                return schema
+        raise PenstockError(f"query {query} has no columns at {position}", "This is a bug.")
+
+
+def _literals(row: Sequence[object], schema: pa.Schema) -> str:
+    return ", ".join(format_value(v, f.type) for v, f in zip(row, schema, strict=True))

@@ -1,0 +1,36 @@
+"""The streams that the tests of the SQL layer name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import parse, parse_query
+from penstock.sql.plan import Plan, Select
+from penstock.sql.statements import CreateStream
+
+STREAMS = """
+CREATE STREAM R (id int64, x int32, y float, name string, t timestamp, d date, p decimal(10, 2),
+                 b boolean, u uint64, tz timestamptz, bin binary, i8 int8, u8 uint8, z double);
+CREATE STREAM S (id int64, a int32, z double, t timestamp(3), name string, f float);
+CREATE STREAM T (id int, ts bigint) TIMESTAMP BY ts;
+"""
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    streams = [s.stream for s in parse(STREAMS) if isinstance(s, CreateStream)]
+    return Catalog(streams)
+
+
+@pytest.fixture
+def plan(catalog: Catalog) -> Callable[[str], Plan]:
+    return lambda sql: bind(parse_query(sql), catalog)
+
+
+@pytest.fixture
+def select(plan: Callable[[str], Plan]) -> Callable[[str], Select]:
+    return lambda sql: plan(sql).selects[0]

@@ -1,0 +1,154 @@
+"""Random scripts: the embedded engine gives the oracle's rows, whatever the size of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+import pyarrow as pa
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+from penstock.engines.local.engine import Engine
+from penstock.kernels import compiled
+from penstock.oracle.oracle import Oracle
+from penstock.program.instructions import Change, CreateStream, Drop, Install
+from penstock.streams.events import End, Malformed, Punctuation, Tuples
+from penstock.streams.literals import physical_list
+
+from tests.random_scripts import R, S, Step, scripts
+
+STREAMS = {"R": R, "S": S}
+
+
+def batch_of(stream: str, row: tuple[Any, ...]) -> pa.RecordBatch:
+    schema = STREAMS[stream].schema
+    arrays = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def as_events(steps: list[Step]) -> list[Any]:
+    """The script as an engine takes it."""
+    events: list[Any] = [CreateStream(R), CreateStream(S)]
+    for step in steps:
+        if step.verb == "tuple":
+            events.append(Tuples(step.subject, batch_of(step.subject, step.value)))
+        elif step.verb == "punctuate":
+            events.append(Punctuation(step.subject, step.value))
+        elif step.verb == "malformed":
+            events.append(Malformed(step.subject, step.value, "no tuple"))
+        elif step.verb == "end":
+            events.append(End(step.subject) if step.subject else None)
+        elif step.verb == "drop":
+            events.append(Drop(step.subject))
+        else:
+            kind = Install if step.verb == "install" else Change
+            events.append(kind(step.subject, step.value))
+    return events
+
+
+def on_oracle(steps: list[Step]) -> tuple[dict[str, Any], ...]:
+    oracle = Oracle()
+    oracle.create_stream(R)
+    oracle.create_stream(S)
+    for step in steps:
+        if step.verb == "tuple":
+            oracle.tuples(step.subject, batch_of(step.subject, step.value))
+        elif step.verb == "punctuate":
+            oracle.punctuate(step.subject, step.value)
+        elif step.verb == "malformed":
+            oracle.malformed(step.subject, step.value, "no tuple")
+        elif step.verb == "end":
+            oracle.end(step.subject or None)
+        elif step.verb == "drop":
+            oracle.drop(step.subject)
+        else:
+            getattr(oracle, step.verb)(step.subject, step.value)
+    rows = {name: [(p, tuple(map(plain, row))) for p, row in r] for name, r in oracle.rows.items()}
+    late = {name: sorted((p, s) for p, s, _ in found) for name, found in oracle.late.items()}
+    dead = {name: sorted((p, s) for p, s, *_ in found) for name, found in oracle.dead.items()}
+    return rows, late, dead
+
+
+def on_engine(steps: list[Step], sizes: list[int], **options: Any) -> tuple[dict[str, Any], ...]:
+    engine = Engine(**options)
+    handles: dict[str, Any] = {}
+    rows: dict[str, list[Any]] = {}
+    letters: dict[str, list[Any]] = {}
+
+    def collect() -> None:
+        handles.update(engine.queries)
+        for name, query in handles.items():
+            for result in query.drain():
+                columns = [physical_list(column) for column in result.batch.columns]
+                values = zip(*columns, strict=True)
+                rows.setdefault(name, []).extend(
+                    (position, tuple(map(plain, row)))
+                    for position, row in zip(result.positions.tolist(), values, strict=True)
+                )
+            letters.setdefault(name, []).extend(query.drain_letters())
+
+    waiting = []
+    events = as_events(steps)
+    for number, event in enumerate(events):
+        if event is None:
+            engine.feed(waiting)
+            engine.end()
+            waiting = []
+        else:
+            waiting.append(event)
+        if len(waiting) >= sizes[number % len(sizes)]:
+            engine.feed(waiting)
+            waiting = []
+            collect()
+    # A drop inside a batch must not hide what the query made before it.
+    engine.feed(waiting)
+    collect()
+    late = {n: sorted((x.position, x.stream) for x in found if x.kind == "late") for n, found in letters.items()}
+    dead = {n: sorted((x.position, x.stream) for x in found if x.kind == "dead") for n, found in letters.items()}
+    return rows, late, dead
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    return value
+
+
+def compare(steps: list[Step], sizes: list[int], **options: Any) -> None:
+    for step in steps:
+        note(f"{step.verb} {step.subject} {step.value}")
+    kept = [s for s in steps if s.verb != "drop"] if max(sizes) > 1 else steps
+    expected, found = on_oracle(kept), on_engine(kept, sizes, **options)
+    for what, wanted, got in zip(("rows", "late", "dead"), expected, found, strict=True):
+        for name in wanted:
+            assert got.get(name, []) == wanted[name], f"{what} of {name}"
+
+
+SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
+
+
+@given(scripts(), SIZES, st.sampled_from((1, 2, 7, 1000)))
+def test_rows_are_the_oracles_without_compiling(
+    steps: list[Step], sizes: list[int], batch_rows: int
+) -> None:
+    compare(steps, sizes, batch_rows=batch_rows, compile_predicates=False)
+
+
+@pytest.fixture(scope="module")
+def kernels_in_plain_python() -> Iterator[None]:
+    """Generated kernels run as the Python they are, so that thousands of them can be tried."""
+    before = numba.config.DISABLE_JIT
+    numba.config.DISABLE_JIT = 1
+    compiled.load.cache_clear()
+    yield
+    numba.config.DISABLE_JIT = before
+    compiled.load.cache_clear()
+
+
+@given(scripts(), SIZES, st.sampled_from((1, 2, 7, 1000)))
+def test_rows_are_the_oracles_with_generated_kernels(
+    kernels_in_plain_python: None, steps: list[Step], sizes: list[int], batch_rows: int
+) -> None:
+    compare(steps, sizes, batch_rows=batch_rows)
