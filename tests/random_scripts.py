@@ -167,12 +167,12 @@ def scripts(draw: Any) -> list[Step]:
     ended: set[str] = set()
     now = 0
     for _ in range(draw(st.integers(1, 2))):
-        steps.append(_install(draw, installed))
+        steps.append(_install(draw, steps, installed))
     for _ in range(draw(st.integers(0, 24))):
         verb = draw(st.sampled_from(("tuple",) * 14 + ("punctuate", "change", "install", "rare")))
         stream = draw(st.sampled_from(("R", "S")))
         if verb == "install" and len(installed) < 3:
-            steps.append(_install(draw, installed))
+            steps.append(_install(draw, steps, installed))
         elif verb == "change" and installed:
             name = draw(st.sampled_from(sorted(installed)))
             steps.append(Step("change", name, draw(queries(installed[name]))[1]))
@@ -199,8 +199,8 @@ def scripts(draw: Any) -> list[Step]:
     return steps
 
 
-def _install(draw: Any, installed: dict[str, Any]) -> Step:
-    name = f"q{len(installed)}" if f"q{len(installed)}" not in installed else f"p{len(installed)}"
+def _install(draw: Any, steps: list[Step], installed: dict[str, Any]) -> Step:
+    name = f"q{sum(step.verb == 'install' for step in steps)}"
     installed[name], text = draw(queries())
     return Step("install", name, text)
 

@@ -165,9 +165,9 @@ def explain(
     engine: EngineName = "local",
 ) -> None:
     """Show the plan, the program and the kernel of a query, and why."""
-    from penstock.run import prepare
+    from penstock.run import install
 
-    ready = prepare(_read(query), _parse_streams(stream), order_by, None, engine)
+    ready = install(_read(query), _parse_streams(stream), order_by, None, engine)
     with ready.engine:
         print(ready.query.explain())
 

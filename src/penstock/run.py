@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from penstock.sql.parse import parse
 from penstock.streams.events import Merged, Tuples
 from penstock.streams.files import FileSource, Source, TableSource
 from penstock.streams.merge import Arrival, merge
+from penstock.streams.order import order_columns
 from penstock.streams.schema import Stream
 from penstock.streams.sinks import FileSink
 from penstock.streams.windows import Unbounded
@@ -127,45 +129,105 @@ class Run:
             self.summary.letters.append(letter)
 
 
+@dataclass(frozen=True)
+class Installed:
+    """The result query of a text on an engine that knows its streams, and where they come from.
+
+    ``start_again`` makes another engine like it.
+    """
+
+    engine: Engine
+    query: Query
+    sources: dict[str, Source]
+    start_again: Callable[[], Engine]
+
+
+FROM_COMMAND_LINE = "Pass its file: --stream {name}=path."
+FROM_PYTHON = "Pass its table or path: ps.sql(..., {name}=...)."
+
+
+def install(
+    text: str,
+    streams: Mapping[str, object],
+    order_by: str | None,
+    order: str | None = None,
+    engine: str = "local",
+    missing: str = FROM_COMMAND_LINE,
+) -> Installed:
+    """Declare the streams and install the last SELECT of the text.
+
+    ``streams`` has paths or data by name. A stream that the text does not declare has the columns
+    of its file or table. ``missing`` tells how to give a stream that is not there.
+    """
+    found = parse(text)
+    selects = [s for s in found if isinstance(s, statements.QueryText)]
+    if not selects:
+        raise InputError("the text has no SELECT", "Write the query whose rows are the result.")
+    declared = {
+        s.stream.name.lower(): s.stream for s in found if isinstance(s, statements.CreateStream)
+    }
+    sources = _open_sources(streams, declared)
+
+    def start() -> Engine:
+        started = penstock.connect(
+            engine,
+            # More than any event has, so that an event is taken whole or not at all.
+            batch_rows=max(1 << 20, BATCH_ROWS * (len(streams) + 1)),
+            push_timeout=0.0,
+            windows_required=False,
+            order_column=order_by,
+        )
+        _create(started, found, declared, sources)
+        started.install(selects[-1].text, RESULT, order)
+        return started
+
+    try:
+        started = start()
+    except SqlError as error:
+        if not error.what.startswith("unknown stream '"):
+            raise
+        raise SqlError(error.what, missing.format(name=error.what.split("'")[1])) from None
+    return Installed(started, started.queries[RESULT], sources, start)
+
+
 def prepare(
     text: str,
     streams: Mapping[str, object],
     order_by: str | None,
     order: str | None = None,
     engine: str = "local",
-    missing: str = "Pass its file: --stream {name}=path.",
+    missing: str = FROM_COMMAND_LINE,
 ) -> Run:
-    """Declare the streams, install the last SELECT of the text, and open what it reads.
+    """As :func:`install`, and find what the query reads: it must all be there, and in order."""
+    ready = install(text, streams, order_by, order, engine, missing)
+    names = list(_streams_read(ready.engine, ready.query))
+    for name in names:
+        if name.lower() not in ready.sources:
+            raise InputError(f"stream {name} has no data", missing.format(name=name))
+    sources = [ready.sources[name.lower()] for name in names]
+    if order_by is None and len(names) > 1:
+        _check_unordered(ready, names)
+    elif order_by is not None:
+        order_columns([source.stream for source in sources], order_by)
+    _warm_up(ready, sources)
+    kernel = _kernel(ready.query)
+    # Local joins are the three-step procedure of HSJ §2.2 on one core.
+    summary = Summary(engine, kernel, "three-step" if kernel else None)
+    return Run(ready.engine, ready.query, sources, order_by, summary)
 
-    ``streams`` has paths or data by name. A stream that the text does not declare has the columns
-    of its file or table. ``missing`` tells how to give a stream that is not there.
-    """
-    found = parse(text)
-    started: Any = penstock.connect(
-        engine,
-        batch_rows=max(1 << 20, BATCH_ROWS * (len(streams) + 1)),
-        push_timeout=0.0,
-        windows_required=False,
-        order_column=order_by,
-    )
-    declared = {
-        s.stream.name.lower(): s.stream for s in found if isinstance(s, statements.CreateStream)
-    }
-    sources = _open_sources(streams, declared)
-    selects = [s for s in found if isinstance(s, statements.QueryText)]
-    if not selects:
-        raise InputError("the text has no SELECT", "Write the query whose rows are the result.")
-    try:
-        _create(started, found, declared, sources)
-        query: Query = started.install(selects[-1].text, RESULT, order)
-    except SqlError as error:
-        unknown = error.what.startswith("unknown stream '")
-        name = error.what.split("'")[1] if unknown else ""
-        raise SqlError(error.what, missing.format(name=name) if unknown else error.remedy) from None
-    read = [_source(name, sources, missing) for name in _streams_read(started, query)]
-    if order_by is None and len(read) > 1:
-        _check_unordered(started, query)
-    return Run(started, query, read, order_by, Summary(engine, _kernel(query), _flow(query)))
+
+def _warm_up(ready: Installed, sources: list[Source]) -> None:
+    """Compile what the query needs, on another engine with a few tuples: that is start-up."""
+    if _kernel(ready.query) is None:
+        return
+    first: list[Tuples] = []
+    for source in sources:
+        parts = (part.event for part in source.parts(BATCH_ROWS))
+        first += itertools.islice((event for event in parts if isinstance(event, Tuples)), 1)
+    with ready.start_again() as engine:
+        for row in range(2):
+            for event in first:
+                engine.feed([Tuples(event.stream, event.batch.slice(row, 1))])
 
 
 def _open_sources(
@@ -218,33 +280,26 @@ def _streams_read(engine: Engine, query: Query) -> Iterator[str]:
         waiting = derived + waiting
 
 
-def _source(name: str, sources: Mapping[str, Source], missing: str) -> Source:
-    if name.lower() not in sources:
-        raise InputError(f"stream {name} has no data", missing.format(name=name))
-    return sources[name.lower()]
-
-
-def _check_unordered(engine: Engine, query: Query) -> None:
+def _check_unordered(ready: Installed, names: list[str]) -> None:
     """Streams that are read one after another have no arrival order that a window could mean."""
-    programs = [query.program, *(q.program for q in engine.queries.values() if q.derived)]
-    for program in programs:
-        for instruction in program.instructions:
-            if isinstance(instruction, SetWindow) and not isinstance(instruction.window, Unbounded):
-                raise InputError(
-                    f"the window {instruction.window} needs an arrival order of the streams, and "
-                    "none is given",
-                    "Pass the column that they are ordered by: --order-by ts, or order_by='ts' in "
-                    "Python.",
-                )
+    derived = [query.program for query in ready.engine.queries.values() if query.derived]
+    windows = [
+        instruction.window
+        for program in [ready.query.program, *derived]
+        for instruction in program.instructions
+        if isinstance(instruction, SetWindow)
+    ]
+    if any(not isinstance(window, Unbounded) for window in windows):
+        raise InputError(
+            f"the windows of the query need an arrival order of {' and '.join(names)}, and none is "
+            "given",
+            "Pass the column that they are ordered by: --order-by ts, or order_by='ts' in Python.",
+        )
 
 
 def _kernel(query: Query) -> str | None:
     joins = [i for i in query.program.instructions if isinstance(i, JoinStreams)]
     return joins[0].kernel if joins else None
-
-
-def _flow(query: Query) -> str | None:
-    return "three-step" if _kernel(query) is not None else None
 
 
 def run_files(
@@ -276,9 +331,7 @@ def execute(
 
 def run_tables(text: str, streams: Mapping[str, object], order_by: str | None = None) -> pa.Table:
     """All rows of a query over tables or paths; late tuples and dead letters are a warning."""
-    run = prepare(
-        text, streams, order_by, missing="Pass its table or path: ps.sql(..., {name}=...)."
-    )
+    run = prepare(text, streams, order_by, missing=FROM_PYTHON)
     summary, table = execute(run, None)
     if summary.letters:
         first = summary.letters[0]

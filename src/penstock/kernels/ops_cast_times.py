@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,6 +16,8 @@ from penstock.kernels.floats import ratio, ratio_of_singles
 from penstock.kernels.vector import Numbers, Vector, physical_dtype
 from penstock.kernels.zones import DAY
 from penstock.streams.schema import type_name
+
+ROUNDING_ERROR = 1e-6
 
 
 def no_cast(source: pa.DataType, kind: pa.DataType) -> PenstockError:
@@ -56,14 +61,31 @@ def _integers(vector: Vector, kind: pa.DataType) -> integers.Checked:
     if pa.types.is_integer(source) and pa.types.is_timestamp(kind):
         return integers.scale_up(vector.values, units_per_second(kind))
     if pa.types.is_floating(source) and pa.types.is_timestamp(kind):
-        units = vector.values.astype(np.float64) * float(units_per_second(kind))
-        return integers.from_floats(np.floor(units), np.dtype(np.int64))
+        return _floats_as_units(vector.values.astype(np.float64), units_per_second(kind))
     if pa.types.is_duration(source) and pa.types.is_integer(kind):
         seconds = vector.values // units_per_second(source)
         # Rounded down; one more where a fraction of a negative number was lost.
         seconds = seconds + ((seconds < 0) & (vector.values % units_per_second(source) != 0))
         return integers.narrowed(seconds, physical_dtype(kind))
     raise no_cast(source, kind)
+
+
+def _floats_as_units(seconds: Numbers, units: int) -> integers.Checked:
+    """Exactly ``seconds * units``, rounded down.
+
+    The whole seconds and the fraction, both of the sign of the number, are exact. The product of
+    the fraction is not, by less than ROUNDING_ERROR; only close to a whole number does that matter.
+    """
+    whole, bad = integers.from_floats(np.trunc(seconds), np.dtype(np.int64))
+    start, too_large = integers.scale_up(whole, units)
+    fraction = np.where(np.isfinite(seconds), seconds - np.trunc(seconds), 0.0)
+    product = fraction * units
+    part = np.floor(product).astype(np.int64)
+    close = (np.abs(product - np.rint(product)) < ROUNDING_ERROR) & (fraction != 0)
+    for row in np.flatnonzero(close):
+        part[row] = math.floor(Fraction(float(fraction[row])) * units)
+    values, past_end = integers.add(start, part)
+    return values, integers.either(integers.either(bad, too_large), past_end)
 
 
 def _other_units(values: Numbers, units: int, new_units: int) -> integers.Checked:

@@ -25,7 +25,7 @@ DATE = r"([+-]?[0-9]{4,7})-([0-9]{2})-([0-9]{2})"
 TIME = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
 OFFSET = r"Z|([+-])([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?"
 DATE_TEXT = re.compile(DATE)
-TIMESTAMP_TEXT = re.compile(f"{DATE}(?:[ T]{TIME})?({OFFSET})?")
+TIMESTAMP_TEXT = re.compile(f"{DATE}(?:[ T]{TIME}({OFFSET})?)?")
 BOOLEANS = {
     **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
     **dict.fromkeys(("false", "f", "no", "n", "0"), False),

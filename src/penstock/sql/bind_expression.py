@@ -45,7 +45,7 @@ ARITHMETIC: dict[type[exp.Expr], tuple[str, str]] = {
 }
 REMEDIES: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "Write a = b OR (a IS NULL AND b IS NULL).",
-    exp.NullSafeNEQ: "Write NOT (a = b OR (a IS NULL AND b IS NULL)) with COALESCE around a = b.",
+    exp.NullSafeNEQ: "Write a <> b OR a IS NULL OR b IS NULL, for the NULLs there can be.",
     exp.AtTimeZone: "Write CAST(t AS timestamp(6, 'zone')).",
     exp.Distinct: "Leave DISTINCT out.",
     exp.Tuple: "Compare the columns one by one, with AND between.",
@@ -329,7 +329,7 @@ def bind_function(node: exp.Expr, scope: Scope) -> Expression:
 def unknown_function(node: exp.Expr, scope: Scope) -> SqlError:
     """The error for a function that does not exist."""
     start, _ = span(node)
-    near = get_close_matches(node.name.upper(), FUNCTIONS, 3)
+    near = get_close_matches(node.name.upper(), FUNCTIONS, 3, 0.7)
     remedy = (
         f"Did you mean {' or '.join(near)}?"
         if near

@@ -269,11 +269,14 @@ def shift_months(time: Argument, months: int) -> Expression:
 def cast(argument: Argument, kind: pa.DataType) -> Expression:
     """``CAST(x AS kind)``."""
     if not castable(argument.type, kind):
+        remedy = "Use a column of that type."
+        for via in (TIMESTAMP, INT64, STRING):
+            if castable(argument.type, via) and castable(via, kind):
+                between = f"CAST({argument.text} AS {type_name(via)})"
+                remedy = f"Write CAST({between} AS {type_name(kind)})."
+                break
         raise TypeProblem(
-            f"no CAST leads from {described(argument.type)} to {described(kind)}",
-            "Cast to a type in between, for instance string."
-            if castable(argument.type, STRING)
-            else "Use a column of that type.",
+            f"no CAST leads from {described(argument.type)} to {described(kind)}", remedy
         )
     return convert(argument.expression, kind)
 

@@ -286,6 +286,8 @@ def cast_remedy(first: Argument, second: Argument) -> str:
             or (arrow.is_duration(kind) and arrow.is_integer(target))
         )
         if to_other:
+            if arrow.is_timestamp(kind) and arrow.is_integer(target):
+                target = INT64
             return f"Write CAST({source.text} AS {type_name(target)})."
     for source, target in ((second, a), (first, b)):
         if castable(source.type, target):

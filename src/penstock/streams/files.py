@@ -164,7 +164,9 @@ class TableSource:
     def open(cls, name: str, data: object, declared: Stream | None = None) -> TableSource:
         """A stream that is not declared has the columns of the data."""
         if declared is not None:
-            return cls(replace(declared, bounded=True), data)
+            # A list may have values of all sorts; anything else is read once, here.
+            kept = data if isinstance(data, list) else to_table(name, data)
+            return cls(replace(declared, bounded=True), kept)
         table = to_table(name, data)
         return cls(Stream.of(name, table.schema, bounded=True), table)
 

@@ -98,6 +98,7 @@ class Engine:
         self.position = 0
         self.ignored_punctuations = 0
         self._queries: dict[str, Query] = {}
+        self._dropped: list[Query] = []
         self._promises: dict[str, dict[int | None, Any]] = {}
         self._ended: set[str] = set()
         self._lock = threading.RLock()
@@ -126,6 +127,12 @@ class Engine:
     def queries(self) -> dict[str, Query]:
         """The running queries and derived streams by name, oldest first."""
         return {query.name: query for query in self._queries.values()}
+
+    @property
+    def dropped(self) -> list[Query]:
+        """Queries that have been dropped and still hold something that nobody has drained."""
+        self._dropped = [query for query in self._dropped if query.undrained]
+        return list(self._dropped)
 
     # -- statements -------------------------------------------------------------------------
 
@@ -526,6 +533,7 @@ class Engine:
                 "Drop the queries that read it first.",
             )
         del self._queries[name]
+        self._dropped = [*self.dropped, query]
         if query.derived:
             self.catalog.remove(query.name)
             self._promises.pop(name, None)

@@ -85,6 +85,11 @@ class Query:
         """The columns of the rows that are made from here on."""
         return self.program.schema
 
+    @property
+    def undrained(self) -> int:
+        """How many rows and letters wait to be drained."""
+        return self._waiting_rows + self._waiting_letters
+
     # -- draining ---------------------------------------------------------------------------
 
     def rows(self) -> pa.Table:

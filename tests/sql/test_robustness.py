@@ -1,0 +1,61 @@
+"""Whatever the text, there is a plan or one of our errors."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import SqlError
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import parse
+from penstock.sql.statements import QueryText
+from penstock.streams.schema import Stream
+
+QUERY = (
+    "SELECT r . x , CASE WHEN s . a = 1 THEN 'one' ELSE NULL END AS c , CAST ( r . x + 1.5 "
+    "AS int ) "
+    "FROM R [ RANGE 10 MINUTES WATTR t SLACK 5 SECONDS ] AS r LEFT JOIN S [ ROWS 4 WATTR t ] s "
+    "ON r . x BETWEEN s . a - 1 AND s . a + 1 OR r . x IN ( 1 , 2 ) "
+    "WHERE r . t + INTERVAL 1 DAY > '2024-01-01' AND NOT ( s . a IS NULL ) EMIT ORDER outer ;"
+)
+
+COLUMNS = pa.schema({"x": pa.int32(), "a": pa.int64(), "t": pa.timestamp("us")})
+
+
+def attempt(sql: str) -> None:
+    catalog = Catalog([Stream.of("R", COLUMNS), Stream.of("S", COLUMNS)])
+    with suppress(SqlError):
+        for statement in parse(sql):
+            if isinstance(statement, QueryText):
+                bind(statement, catalog)
+
+
+@given(st.data())
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_a_query_with_words_moved_around(data: st.DataObject) -> None:
+    words = QUERY.split()
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(words) - 1))
+        word = data.draw(
+            st.sampled_from([*QUERY.split(), "", "X'00'", "[NOW]", "*", "DISTINCT", "::"])
+        )
+        words[place] = word if data.draw(st.booleans()) else f"{words[place]} {word}"
+    attempt(" ".join(words))
+
+
+@given(st.text(alphabet="SELECT FROMRx1'\"`()[]{};,.+-*/<>=!|#$%&@~^?:\\\n\té", max_size=40))
+@settings(max_examples=300, deadline=None)
+def test_any_characters(sql: str) -> None:
+    attempt(sql)
+    attempt(f"SELECT {sql} FROM R")
+
+
+def test_the_query_itself_is_fine() -> None:
+    catalog = Catalog([Stream.of("R", COLUMNS), Stream.of("S", COLUMNS)])
+    (statement,) = parse(QUERY)
+    assert isinstance(statement, QueryText)
+    assert bind(statement, catalog).schema.names == ["x", "c", "cast ( r . x + 1.5 as int )"]

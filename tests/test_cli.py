@@ -1,0 +1,252 @@
+"""The command line: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock import __version__
+from penstock.cli import main
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+JOIN = "SELECT r.id AS r, s.id AS s FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.name = s.name;"
+
+
+class Cli:
+    """Runs a command in this process and in a folder of its own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capsys = capsys
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        printed = self.capsys.readouterr()
+        return int(caught.value.code or 0), printed.out, printed.err
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(tmp_path, capsys)
+
+
+@pytest.fixture
+def files(cli: Cli) -> list[object]:
+    """A query and its streams, as arguments."""
+    pq.write_table(
+        pa.table({"ts": [1, 3, 5], "id": [1, 2, 3], "name": ["ö", "b", "c"]}),
+        cli.folder / "r.parquet",
+    )
+    cli.write("s.csv", "ts,id,name\n2,10,ö\n4,20,c\n,30,b\n6,40,c,x\n7,50,c\n")
+    query = cli.write("q.sql", JOIN)
+    return [
+        "run", query, "--stream", f"R={cli.folder}/r.parquet", "--stream", f"s={cli.folder}/s.csv",
+        "--order-by", "ts",
+    ]  # fmt: skip
+
+
+def test_version_is_quick(cli: Cli) -> None:
+    assert cli("--version") == (0, f"penstock {__version__}\n", "")
+    # The fastest of three, so that a busy machine does not decide.
+    command = [sys.executable, "-m", "penstock", "--version"]
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
+
+
+def test_nothing_heavy_is_imported_at_the_start() -> None:
+    code = (
+        "import sys, penstock.cli\n"
+        "print([m for m in ('numba', 'pyarrow', 'sqlglot', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
+def test_run_prints_aligned_text_in_a_pipe(cli: Cli, files: list[object]) -> None:
+    code, out, err = cli(*files)
+    assert code == 0
+    assert out == "r   s\n1  10\n3  20\n3  50\n"
+    counts, *letters = err.splitlines()
+    assert counts.startswith("6 tuples in, 3 rows out, 0 late, 2 dead letters, ")
+    assert counts.endswith(" tuples/s")
+    assert letters == [
+        "dead s: NULL, 30, 'b' (NULL in order column ts (s.csv, row 3))",
+        "dead s: '6,40,c,x' (the record has 4 fields, not 3 (s.csv, row 4))",
+    ]
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.jsonl"])
+def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str) -> None:
+    out, summary = cli.folder / name, cli.folder / "s.json"
+    code, printed, _ = cli(*files, "--out", out, "--summary", summary, "--order", "outer")
+    assert (code, printed) == (0, "")
+    assert out.exists()
+    if name == "out.parquet":
+        assert pq.read_table(out).to_pydict() == {"r": [1, 3, 3], "s": [10, 20, 50]}
+    told = json.loads(summary.read_text())
+    assert list(told) == [
+        "engine", "kernel", "flow", "tuples_in", "rows_out", "late", "dead_letters", "seconds",
+        "tuples_per_second",
+    ]  # fmt: skip
+    assert told["seconds"] > 0
+    assert told["tuples_per_second"] == pytest.approx(6 / told["seconds"])
+    del told["seconds"], told["tuples_per_second"]
+    assert told == {
+        "engine": "local", "kernel": "nested-loop", "flow": "three-step", "tuples_in": 6,
+        "rows_out": 3, "late": 0, "dead_letters": 2,
+    }  # fmt: skip
+
+
+def test_declared_types_and_derived_streams_are_used(cli: Cli) -> None:
+    data = cli.write("r.jsonl", '{"id": 1, "x": 1}\n{"id": 2, "x": 200}\n{"id": 3, "x": 7}\n')
+    query = cli.write(
+        "q.sql",
+        "CREATE STREAM R (id int64, x int8);\n"
+        "CREATE STREAM big AS SELECT id, x FROM R WHERE x > 1;\n"
+        "SELECT id FROM R; SELECT id, x FROM big",
+    )
+    code, out, err = cli("run", query, "--stream", f"R={data}")
+    assert (code, out) == (0, "id  x\n 3  7\n")
+    assert "dead R: 2, 200 (column x: 200 does not fit int8 (r.jsonl, line 2))" in err
+
+
+def test_more_rows_than_the_buffer_holds(cli: Cli) -> None:
+    count = 2000
+    for name in ("r", "s"):
+        pq.write_table(pa.table({"id": range(count)}), cli.folder / f"{name}.parquet")
+    query = cli.write("q.sql", "SELECT r.id AS r, s.id AS s FROM R AS r JOIN S AS s ON r.id >= 0")
+    out = cli.folder / "out.parquet"
+    code, _, err = cli("run", query, "--stream", f"R={cli.folder}/r.parquet",
+                       "--stream", f"S={cli.folder}/s.parquet", "--out", out)  # fmt: skip
+    assert code == 0
+    assert err.startswith("4,000 tuples in, 4,000,000 rows out, ")
+    assert pq.read_metadata(out).num_rows == count * count
+
+
+def test_the_examples_work(cli: Cli) -> None:
+    code, out, err = cli(
+        "run", EXAMPLES / "trades.sql", "--stream", f"trades={EXAMPLES}/trades.csv",
+        "--stream", f"quotes={EXAMPLES}/quotes.csv", "--order-by", "ts",
+    )  # fmt: skip
+    assert code == 0
+    assert out == (
+        "ts                   symbol  price    bid    ask\n"
+        "2024-03-01 09:00:01  ACME    10.00   9.90  10.10\n"
+        "2024-03-01 09:00:04  BOLT    55.10  55.00  55.30\n"
+        "2024-03-01 09:00:07  ACME    10.40  10.30  10.60\n"
+        "2024-03-01 09:00:15  BOLT    54.90  54.70  55.00\n"
+        "2024-03-01 09:00:31  ACME     9.80   9.70   9.90\n"
+    )
+    assert err.startswith("11 tuples in, 5 rows out, 0 late, 0 dead letters, ")
+    assert cli("replay", EXAMPLES / "pairs.flow") == (0, "pairs: 1, 7\npairs: 1, 8\n", "")
+
+
+def test_explain_shows_plan_program_and_kernel(cli: Cli, files: list[object]) -> None:
+    code, out, err = cli("explain", *files[1:])
+    assert (code, err) == (0, "")
+    for part in ("plan\n", "program\n", "kernel nested-loop: "):
+        assert part in out
+
+
+def test_explain_needs_no_files_for_declared_streams(cli: Cli) -> None:
+    query = cli.write("q.sql", "CREATE STREAM R (x int32); SELECT x FROM R WHERE x > 1")
+    code, out, _ = cli("explain", query)
+    assert code == 0
+    assert "scan R" in out
+
+
+def test_replay_prints_rows_and_fails_with_a_diff(cli: Cli) -> None:
+    script = cli.write(
+        "q.flow", "stream R (x string)\ninstall q: SELECT x FROM R\nR: 'ä'\nexpect q: 'a'\nend\n"
+    )
+    for batch in (1, 2, 100):
+        assert cli("replay", script, "--batch", batch) == (
+            1,
+            "q: 'ä'\n",
+            f"{script}, line 4: expect q is not met\n"
+            "--- expected\n+++ came\n@@ -1 +1 @@\n-'a'\n+'ä'\n",
+        )
+
+
+def test_output_that_the_terminal_cannot_show_does_not_fail(cli: Cli) -> None:
+    script = cli.write("q.flow", "stream R (x string)\ninstall q: SELECT x FROM R\nR: 'ä'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", "replay", str(script)],
+        env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "q: '\\xe4'\n"
+
+
+def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object]) -> None:
+    folder = cli.folder
+    query, r, s = files[1], files[3], files[5]
+    unsorted = cli.write("u.csv", "ts,id,name\n2,1,a\n1,2,b\n")
+    star = cli.write("star.sql", "SELECT * FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON TRUE")
+    create = cli.write("create.sql", "CREATE STREAM R (x int32)")
+    cases: list[tuple[list[object], str]] = [
+        (["run", folder / "no.sql"],
+         f"{folder}/no.sql cannot be read: No such file or directory\nCheck the path."),
+        (["run", query, "--stream", "R"],
+         "--stream R names no stream and file\nWrite --stream R=r.parquet."),
+        (["run", query, "--stream", r, "--stream", r],
+         "--stream R is given twice\nGive each stream once; several files of it go into one "
+         "directory."),
+        (["run", query, "--stream", f"R={folder}/no.csv"],
+         f"there is no file {folder}/no.csv\nCheck the path. Penstock reads .parquet, .csv and "
+         ".jsonl files, and directories of them."),
+        (["run", query, "--stream", r],
+         f"unknown stream 'S' at line 1, column {JOIN.index('S [') + 1}\n  {JOIN}\n"
+         f"  {' ' * JOIN.index('S [')}^\nPass its file: --stream S=path."),
+        (["run", query, "--stream", r, "--stream", s],
+         "the windows of the query need an arrival order of R and s, and none is given\n"
+         "Pass the column that they are ordered by: --order-by ts, or order_by='ts' in Python."),
+        (["run", query, "--stream", r, "--stream", s, "--order-by", "time"],
+         "stream R has no column 'time' to order by\n"
+         "Order by a column that all streams have; R has ts, id, name."),
+        (["run", query, "--stream", r, "--stream", f"S={unsorted}", "--order-by", "ts"],
+         f"{unsorted} is not sorted by ts: row 2 has 1 after 2\n"
+         "Sort it by ts; streams that are merged must be in order."),
+        (["run", star, "--stream", r, "--stream", s, "--order-by", "ts", "--out",
+          folder / "o.csv"],
+         "the result has two columns named 'ts'\n"
+         "Give them aliases: SELECT r.ts AS r_ts, s.ts AS s_ts."),
+        (["run", create, "--stream", r],
+         "the text has no SELECT\nWrite the query whose rows are the result."),
+        ([*files, "--summary", folder / "no" / "s.json"],
+         f"{folder}/no/s.json cannot be written: there is no directory {folder}/no\n"
+         "Name a file in a directory that exists."),
+        ([*files, "--engine", "steam"],
+         "unknown engine 'steam'\nWrite ps.connect('local'); it is the only engine yet."),
+        (["replay", cli.write("bad.flow", "R 1")],
+         "line 1: neither a command nor a tuple of a stream\n  R 1\nWrite a tuple (R: 1, 2) or one "
+         "of: stream, derive, install, change, drop, punctuate, end, expect."),
+    ]  # fmt: skip
+    for arguments, message in cases:
+        assert cli(*arguments) == (2, "", f"penstock: {message}\n")
+    assert not (folder / "o.csv").exists()
+
+
+def test_wrong_options_are_exit_code_2(cli: Cli) -> None:
+    assert cli("run")[0] == 2
+    assert cli("replay", "x.flow", "--batch", 0)[0] == 2
+    assert cli("run", "x.sql", "--order", "sideways")[0] == 2
