@@ -1,4 +1,4 @@
-"""Random scripts: streams, queries, changes and disorder, for comparing an engine with the oracle."""
+"""Random scripts: streams, queries, changes and disorder, to compare an engine with the oracle."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
+
 from penstock.streams.schema import Stream
 
 R = Stream.of(
@@ -107,7 +108,9 @@ class WindowKind:
 
 def window(draw: Any, kind: WindowKind) -> str:
     if kind.rows:
-        return draw(st.sampled_from(("[ROWS 0]", "[NOW]", "[ROWS 1]", "[ROWS 2]", "[ROWS 3]", "[ROWS 7]")))
+        return draw(
+            st.sampled_from(("[ROWS 0]", "[NOW]", "[ROWS 1]", "[ROWS 2]", "[ROWS 3]", "[ROWS 7]"))
+        )
     size = draw(st.sampled_from((1, 2, 3, 5, 9)))
     slack = draw(st.sampled_from(("", "", " SLACK 0", " SLACK 1", " SLACK 3")))
     return f"[RANGE {size} WATTR t{slack}]"
@@ -131,9 +134,7 @@ def queries(draw: Any, shape: Any = None) -> tuple[Any, str]:
             f"SELECT r.t AS t, r.x AS v FROM R AS r WHERE {where} "
             "UNION ALL SELECT s.t, s.a + 1 FROM S AS s"
         )
-    left, right = (
-        "[UNBOUNDED]" if unbounded else window(draw, kind) for kind in kinds
-    )
+    left, right = ("[UNBOUNDED]" if unbounded else window(draw, kind) for kind in kinds)
     terms = draw(st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=3))
     on = terms[0]
     for term in terms[1:]:

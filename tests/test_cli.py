@@ -202,6 +202,7 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
     query, r, s = files[1], files[3], files[5]
     unsorted = cli.write("u.csv", "ts,id,name\n2,1,a\n1,2,b\n")
     star = cli.write("star.sql", "SELECT * FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON TRUE")
+    second = cli.write("second.sql", "CREATE STREAM b AS SELECT id FROM R;\n\nSELECT no FROM b;")
     create = cli.write("create.sql", "CREATE STREAM R (x int32)")
     cases: list[tuple[list[object], str]] = [
         (["run", folder / "no.sql"],
@@ -215,7 +216,7 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          f"there is no file {folder}/no.csv\nCheck the path. Penstock reads .parquet, .csv and "
          ".jsonl files, and directories of them."),
         (["run", query, "--stream", r],
-         f"unknown stream 'S' at line 1, column {JOIN.index('S [') + 1}\n  {JOIN}\n"
+         f"unknown stream 'S' at line 1, column {JOIN.index('S [') + 1}\n  {JOIN[:-1]}\n"
          f"  {' ' * JOIN.index('S [')}^\nPass its file: --stream S=path."),
         (["run", query, "--stream", r, "--stream", s],
          "the windows of the query need an arrival order of R and s, and none is given\n"
@@ -230,6 +231,9 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
           folder / "o.csv"],
          "the result has two columns named 'ts'\n"
          "Give them aliases: SELECT r.ts AS r_ts, s.ts AS s_ts."),
+        (["run", second, "--stream", r],
+         "unknown column 'no' of b at line 3, column 8\n  SELECT no FROM b\n         ^^\n"
+         "The columns are id."),
         (["run", create, "--stream", r],
          "the text has no SELECT\nWrite the query whose rows are the result."),
         ([*files, "--summary", folder / "no" / "s.json"],

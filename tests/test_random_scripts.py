@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
+
 from penstock.engines.local.engine import Engine
 from penstock.kernels import compiled
 from penstock.oracle.oracle import Oracle
 from penstock.program.instructions import Change, CreateStream, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
 from penstock.streams.literals import physical_list
-
 from tests.random_scripts import R, S, Step, scripts
 
 STREAMS = {"R": R, "S": S}

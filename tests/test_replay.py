@@ -85,7 +85,7 @@ expect pairs: 2, 9; 1, 9
         "line 7: expect pairs is not met\n--- expected\n+++ came\n@@ -1,2 +1,2 @@\n"
         " 1, 7\n-3, 7\n+2, 7",
         "line 9: expect ordered pairs is not met\n--- expected\n+++ came\n@@ -1,2 +1,2 @@\n"
-        "-2, 8\n 1, 8\n+2, 8",
+        "+1, 8\n 2, 8\n-1, 8",
         "line 10: expect dead pairs is not met\n--- expected\n+++ came\n@@ -1 +0,0 @@\n"
         "-R: 1, 'x' (why)",
     ]
@@ -128,8 +128,8 @@ end
     ("line", "message"),
     [
         ("install q: SELECT y FROM R",
-         "line 5: unknown column 'y' at line 1, column 8\n  SELECT y FROM R\n         ^\n"
-         "Write id or x."),
+         "line 5: unknown column 'y' of R at line 1, column 8\n  SELECT y FROM R\n         ^\n"
+         "The columns are id, x."),
         ("T: 1", "line 5: there is no stream 'T'\n  T: 1\nDeclare it first: stream T (...)."),
         ("R: 1", "line 5: stream R has 2 columns and the line 1 values\n  R: 1\n"
          "Write a value for each of: id, x."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -177,8 +178,8 @@ def install(
             windows_required=False,
             order_column=order_by,
         )
-        _create(started, found, declared, sources)
-        started.install(selects[-1].text, RESULT, order)
+        _create(started, text, found, declared, sources)
+        started.install(_in_place(text, selects[-1].text), RESULT, order)
         return started
 
     try:
@@ -211,7 +212,7 @@ def prepare(
         order_columns([source.stream for source in sources], order_by)
     _warm_up(ready, sources)
     kernel = _kernel(ready.query)
-    # Local joins are the three-step procedure of HSJ §2.2 on one core.
+    # Local joins are the three-step procedure (Teubner & Mueller 2011, §2.2) on one core.
     summary = Summary(engine, kernel, "three-step" if kernel else None)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
@@ -245,8 +246,14 @@ def _open_sources(
     return sources
 
 
+def _in_place(text: str, statement: str) -> str:
+    """The statement alone, at its place in the text, so that errors tell its line in the file."""
+    return re.sub(r"[^\n]", " ", text[: text.rindex(statement)]) + statement
+
+
 def _create(
     engine: Engine,
+    text: str,
     found: list[statements.Statement],
     declared: Mapping[str, Stream],
     sources: Mapping[str, Source],
@@ -258,7 +265,7 @@ def _create(
         if isinstance(statement, statements.CreateStream):
             engine.feed([CreateStream(replace(statement.stream, bounded=True))])
         elif isinstance(statement, statements.DeriveStream):
-            engine.feed([Derive(statement.name, statement.query.text)])
+            engine.feed([Derive(statement.name, _in_place(text, statement.query.text))])
 
 
 def _streams_read(engine: Engine, query: Query) -> Iterator[str]:

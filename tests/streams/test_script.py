@@ -45,7 +45,7 @@ end
     assert repr(declared.stream) == "Stream R (t int64, x decimal(4, 2)) TIMESTAMP BY t"  # type: ignore[union-attr]
     assert declared.stream.bounded  # type: ignore[union-attr]
     assert repr(created.stream) == "Stream S (x int32)"  # type: ignore[union-attr]
-    assert derived.sql == "SELECT x FROM R WHERE x > 1"  # type: ignore[union-attr]
+    assert derived.sql == "SELECT x FROM R   WHERE x > 1"  # type: ignore[union-attr]
     assert (second.name, second.sql) == ("small", "SELECT x FROM S WHERE x < 1")  # type: ignore[union-attr]
     assert installed.sql == "SELECT '# no comment', a#b FROM R"  # type: ignore[union-attr]
     assert [value.value for value in arrived.values] == [1, "a # b"]  # type: ignore[union-attr]

@@ -19,6 +19,7 @@ from penstock.blocks.join_side import JoinSide
 from penstock.blocks.punctuator import Ticks
 from penstock.blocks.run import Ended, Letters, Run
 from penstock.kernels.vector import vector_of
+from penstock.streams.batches import take
 from penstock.streams.windows import Range
 
 Indices = npt.NDArray[np.int64]
@@ -87,7 +88,7 @@ def admit(side: JoinSide, run: Run, stream: str) -> Admitted:
             if late.any():
                 letters.append(_late(side, stream, batch, positions, judged.before, late))
                 kept = np.flatnonzero(~late)
-                batch = batch.take(pa.array(kept))
+                batch = take(batch, kept)
                 keys, positions, times = keys[kept], positions[kept], times[kept]
                 low, after = low[kept], after[kept]
     return Admitted(
@@ -172,7 +173,7 @@ def _late(
         f"{_show_tick(side, before[i].item(), kind)}"
         for i in gone
     ]
-    return Letters("late", stream, batch.take(pa.array(gone)), positions[gone], reasons)
+    return Letters("late", stream, take(batch, gone), positions[gone], reasons)
 
 
 def _show_tick(side: JoinSide, tick: int | float, kind: pa.DataType) -> str:

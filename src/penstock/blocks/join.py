@@ -106,9 +106,7 @@ class JoinBlock:
             gone &= expiry != self.clock.lowest
         picked = np.flatnonzero(gone)
         nothing = np.zeros(len(picked), np.int64)
-        return Expiring(
-            picked + side.rows.first, nothing, nothing > 0, side.arrived.view()[picked]
-        )
+        return Expiring(picked + side.rows.first, nothing, nothing > 0, side.arrived.view()[picked])
 
     def _forget(self) -> None:
         left, right = self.sides

@@ -25,6 +25,7 @@ from penstock.kernels.nested_loop import Columns
 from penstock.kernels.predicate import Key
 from penstock.kernels.vector import Failures
 from penstock.sql.expressions import TRUE, Expression
+from penstock.streams.batches import take
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 
 Indices = npt.NDArray[np.int64]
@@ -125,7 +126,7 @@ class JoinSide:
         passed: Indices | None = None
         if self.filter != TRUE:
             passed = np.flatnonzero(select(inputs, self.filter, self._failures))
-            batch = batch.take(pa.array(passed))
+            batch = take(batch, passed)
             inputs = (batch,) if self.index == 0 else (batch, batch)
         values: list[npt.NDArray[Any]] = []
         valid: list[Mask | None] = []
@@ -140,7 +141,9 @@ class JoinSide:
             valid.append(vector.valid)
         return Keyed(passed, values, valid)
 
-    def append(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices, keyed: Keyed) -> None:
+    def append(
+        self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices, keyed: Keyed
+    ) -> None:
         """Store arriving tuples, at the end of the window."""
         self.newest = count = batch.num_rows
         first = self.rows.next
@@ -194,7 +197,7 @@ class JoinSide:
         return picked
 
     def stored_columns(self, by_time: bool, bounded_above: bool) -> Columns:
-        """What a kernel reads of this side. ``by_time``: it tells the live tuples by their times."""
+        """What a kernel reads of this side; ``by_time``: times too, to tell who is live."""
         keys = [column.values.view() for column in self.columns]
         valid = [None if c.valid is None else c.valid.view() for c in self.columns]
         if not by_time:

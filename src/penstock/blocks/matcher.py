@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.evaluate import select
 from penstock.kernels.nested_loop import Columns, every_pair, pairs
-from penstock.kernels.predicate import Both, KeyOperand, Predicate, has_arithmetic
+from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams
 from penstock.sql.expressions import (
@@ -124,7 +124,7 @@ class Matcher:
         upper = None
         if isinstance(other.window, Rows):
             lo = np.maximum(hi - other.window.size, lo)
-        elif isinstance(other.window, Range) and times is not None:
+        elif isinstance(other.window, Range) and times is not None and low is not None:
             if isinstance(side.window, Range):
                 upper = side.clock.later(times, side.window.size)
             if not by_time:
@@ -155,7 +155,13 @@ class Matcher:
         ]
 
     def match(
-        self, side: JoinSide, probes: Probes, ranks: Indices, start: int, stop: int, most: int | None
+        self,
+        side: JoinSide,
+        probes: Probes,
+        ranks: Indices,
+        start: int,
+        stop: int,
+        most: int | None,
     ) -> tuple[Indices, Indices, Indices] | None:
         """The pairs that tuples of ``side`` ranked ``start .. stop - 1`` find, by rank and partner.
 
@@ -228,12 +234,8 @@ class Matcher:
         return select(inputs, residual.condition, self._failures)
 
 
-def _constant(value: object, kind: pa.DataType) -> np.generic:
+def _constant(value: Any, kind: pa.DataType) -> np.generic:
     """A constant of the machine type that native keys of its SQL type have."""
     if pa.types.is_float32(kind):
-        return np.float32(value)  # type: ignore[arg-type]
-    if pa.types.is_float64(kind):
-        return np.float64(value)  # type: ignore[arg-type]
-    return np.int64(value)  # type: ignore[call-overload, no-any-return]
-
-
+        return np.float32(value)
+    return np.float64(value) if pa.types.is_float64(kind) else np.int64(value)

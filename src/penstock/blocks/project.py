@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from penstock.blocks.run import Control, Promise, Run
@@ -33,7 +35,7 @@ class ProjectBlock:
         controls = tuple(made for control in run.controls for made in self._control(control))
         return Run((batch,), run.positions, controls, run.letters)
 
-    def _array(self, expression: Expression, run: Run) -> pa.Array:
+    def _array(self, expression: Expression, run: Run) -> Any:
         if isinstance(expression, Column):
             return run.inputs[expression.side].column(expression.index)
         return evaluate(expression, run.inputs, self.failures).to_arrow()

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.streams.batches import concat, no_rows, take, without_columns
+
 FULL = 32_768
 """Batches smaller than this are merged as more arrive, so that single tuples do not pile up."""
 
@@ -45,7 +47,7 @@ class RowStore:
             last, before = self._batches[-1], self._batches[-2]
             if last.num_rows < before.num_rows or before.num_rows >= FULL:
                 break
-            self._batches[-2:] = [pa.concat_batches([before, last])]
+            self._batches[-2:] = [concat([before, last])]
             self._starts.pop()
 
     def drop_before(self, seq: int) -> None:
@@ -63,14 +65,14 @@ class RowStore:
         """The given columns of the given tuples. ``padded``: -1 stands for a row of NULLs."""
         schema = pa.schema([self.schema.field(c) for c in columns])
         if not columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(seqs), pa.struct([])))
+            return without_columns(len(seqs))
         if not len(seqs):
-            return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+            return no_rows(schema)
         pieces, order = self._pieces(seqs, columns, schema, padded)
         if len(pieces) == 1 and order is None:
             return pieces[0]
-        joined = pa.concat_batches(pieces)
-        return joined.take(pa.array(order)) if order is not None else joined
+        joined = concat(pieces)
+        return take(joined, order) if order is not None else joined
 
     def _pieces(
         self,
@@ -94,9 +96,8 @@ class RowStore:
                 nulls = [pa.nulls(len(part), f.type) for f in schema]
                 pieces.append(pa.RecordBatch.from_arrays(nulls, schema=schema))
                 continue
-            local = pa.array(seqs[part] - self._starts[number])
             source = self._batches[number].select(list(columns))
-            pieces.append(source.take(local))
+            pieces.append(take(source, seqs[part] - self._starts[number]))
         if len(pieces) == 1:
             return pieces, None
         inverse = np.empty(len(order), np.int64)

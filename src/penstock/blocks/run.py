@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.streams.batches import concat, no_rows
+
 Positions = npt.NDArray[np.int64]
 
 
@@ -74,8 +76,7 @@ class Run:
 
 def empty_run(schema: pa.Schema) -> Run:
     """A run without rows."""
-    batch = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    return Run((batch,), np.empty(0, np.int64))
+    return Run((no_rows(schema),), np.empty(0, np.int64))
 
 
 def concatenate(runs: Sequence[Run]) -> Run:
@@ -84,7 +85,7 @@ def concatenate(runs: Sequence[Run]) -> Run:
         return runs[0]
     sides = zip(*(run.inputs for run in runs), strict=True)
     return Run(
-        tuple(pa.concat_batches(list(batches)) for batches in sides),
+        tuple(concat(batches) for batches in sides),
         np.concatenate([run.positions for run in runs]),
         tuple(control for run in runs for control in run.controls),
         tuple(letter for run in runs for letter in run.letters),

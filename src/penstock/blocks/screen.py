@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.blocks.run import Letters, Run
+from penstock.streams.batches import take
 
 
 def screen(run: Run, stream: str, columns: Sequence[int]) -> Run:
@@ -21,12 +23,11 @@ def screen(run: Run, stream: str, columns: Sequence[int]) -> Run:
     for index in columns:
         column, name = batch.column(index), batch.schema.field(index).name
         if column.null_count:
-            gone = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-            reasons |= {i: f"NULL in time attribute {name}" for i in gone.tolist()} | reasons
+            null = column.is_null().to_numpy(zero_copy_only=False)
+            reasons = _because(f"NULL in time attribute {name}", null) | reasons
         if pa.types.is_floating(column.type):
             nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
-            gone = np.flatnonzero(nan).tolist()
-            reasons |= {i: f"NaN in time attribute {name}" for i in gone} | reasons
+            reasons = _because(f"NaN in time attribute {name}", nan) | reasons
     if not reasons:
         return run
     gone = np.array(sorted(reasons), np.int64)
@@ -34,13 +35,17 @@ def screen(run: Run, stream: str, columns: Sequence[int]) -> Run:
     letters = Letters(
         "dead",
         stream,
-        batch.take(pa.array(gone)),
+        take(batch, gone),
         run.positions[gone],
         [reasons[i] for i in gone.tolist()],
     )
     return Run(
-        (batch.take(pa.array(kept)),),
+        (take(batch, kept),),
         run.positions[kept],
         run.controls,
         (*run.letters, letters),
     )
+
+
+def _because(reason: str, rows: npt.NDArray[np.bool_]) -> dict[int, str]:
+    return {int(i): reason for i in np.flatnonzero(rows)}

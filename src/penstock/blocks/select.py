@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from penstock.blocks.run import Run
 from penstock.kernels.evaluate import select
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import SelectRows
 from penstock.sql.expressions import TRUE
+from penstock.streams.batches import keep
 
 
 class SelectBlock:
@@ -33,12 +30,5 @@ class SelectBlock:
         mask = select(run.inputs, self._condition, self.failures)
         if mask.all():
             return run
-        kept = tuple(_filter(batch, mask) for batch in run.inputs)
+        kept = tuple(keep(batch, mask) for batch in run.inputs)
         return replace(run, inputs=kept, positions=run.positions[mask])
-
-
-def _filter(batch: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    if batch.num_columns == 0:
-        # Arrow forgets the length of a batch without columns when it filters it.
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * int(mask.sum()), pa.struct([])))
-    return batch.filter(pa.array(mask))

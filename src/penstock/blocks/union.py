@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.blocks.run import Control, Ended, Promise, Run
 from penstock.program.blocks import UnionRows
+from penstock.streams.batches import concat, take
 
 
 class UnionBlock:
@@ -26,9 +27,9 @@ class UnionBlock:
         """Merge one run of every input."""
         positions = np.concatenate([run.positions for run in runs])
         order = np.argsort(positions, kind="stable")
-        batch = pa.concat_batches([run.inputs[0] for run in runs])
+        batch = concat([run.inputs[0] for run in runs])
         if sum(1 for run in runs if len(run)) > 1:
-            batch, positions = batch.take(pa.array(order)), positions[order]
+            batch, positions = take(batch, order), positions[order]
         letters = tuple(letter for run in runs for letter in run.letters)
         return Run((batch,), positions, tuple(self._controls(runs)), letters)
 
@@ -55,7 +56,10 @@ class UnionBlock:
 
     def _smallest(self, column: int) -> object | None:
         """What all inputs promise of a column; an input that has ended promises everything."""
-        known = [p.get(column) for p, ended in zip(self.promises, self.ended, strict=True) if not ended]
+        known: list[Any] = [
+            p.get(column) for p, ended in zip(self.promises, self.ended, strict=True) if not ended
+        ]
         if not known or any(value is None for value in known):
             return None
-        return min(known)  # type: ignore[type-var, no-any-return]
+        smallest: object = min(known)
+        return smallest

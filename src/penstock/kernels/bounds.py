@@ -24,7 +24,7 @@ from penstock.kernels.predicate import (
 from penstock.sql.expressions import Literal
 
 Bounds = tuple[int, int]
-BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32}
+BITS: dict[pa.DataType, int] = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32}
 
 
 def stays_in_range(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -24,7 +26,7 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self._codes)
 
-    def encode(self, values: pa.Array) -> npt.NDArray[np.int32]:
+    def encode(self, values: pa.Array[Any]) -> npt.NDArray[np.int32]:
         """The code of each value; -1 for NULL."""
         codes = self._codes
         if len(values) == 1:
@@ -37,4 +39,5 @@ class Dictionary:
             table[index] = codes.setdefault(value, len(codes))
         table[-1] = -1
         indices = encoded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
-        return table[indices]
+        codes_of: npt.NDArray[np.int32] = table[indices]
+        return codes_of

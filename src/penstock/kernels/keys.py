@@ -7,13 +7,15 @@ needs no special case for any type, and its loop is plain integer comparisons.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.kernels.vector import Vector
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 
 _SIGN_BIT = np.uint64(1 << 63)
 
@@ -40,13 +42,15 @@ def comparison_key(vector: Vector) -> Array:
     return np.ascontiguousarray(values, dtype=np.int64 if wide else np.int32)
 
 
-def _float_key(values: Array, floating: np.dtype[np.generic], signed: np.dtype[np.generic]) -> Array:
+def _float_key(values: Array, floating: np.dtype[Any], signed: np.dtype[Any]) -> Array:
     """The bits of a float, turned so that they order as the float does."""
     clean = np.asarray(values, dtype=floating) + floating.type(0.0)  # -0.0 + 0.0 is 0.0
-    bits = np.where(np.isnan(clean), floating.type(np.nan), clean).view(signed)
+    bits = clean.view(signed)
     top = signed.type(np.iinfo(signed).max)
     turned: Array = np.where(bits < 0, bits ^ top, bits)
-    turned[np.isnan(clean)] = top
+    nan = np.isnan(clean)
+    if nan.any():
+        turned[nan] = top
     return turned
 
 

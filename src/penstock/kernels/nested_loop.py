@@ -13,7 +13,7 @@ from penstock.kernels.compiled import load
 from penstock.kernels.generate import Shape, generate
 from penstock.kernels.predicate import Both, Predicate
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 

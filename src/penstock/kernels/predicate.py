@@ -125,8 +125,7 @@ class Predicate:
         if expression.op == "in":
             subject, *items = expression.args
             terms = tuple(
-                self._condition(Call("eq", (subject, item), pa.bool_()), positive)
-                for item in items
+                self._condition(Call("eq", (subject, item), pa.bool_()), positive) for item in items
             )
             return Either(terms) if positive else Both(terms)
         if expression.op in COMPARISONS:

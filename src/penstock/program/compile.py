@@ -48,13 +48,15 @@ def check_change(name: str, old: Program, new: Program) -> None:
             remedy,
         )
     for before, after in zip(old.instructions, new.instructions, strict=True):
-        if isinstance(before, JoinStreams) and isinstance(after, JoinStreams):
-            if before.kind != after.kind:
-                raise PenstockError(
-                    f"query {name!r} is a join of kind {before.kind}; "
-                    f"a change cannot make it {after.kind}",
-                    remedy,
-                )
+        if not isinstance(before, JoinStreams) or not isinstance(after, JoinStreams):
+            continue
+        if before.kind != after.kind:
+            raise PenstockError(
+                f"query {name!r} is a join of kind {before.kind}; "
+                f"a change cannot make it {after.kind}",
+                remedy,
+            )
+    for before, after in zip(old.instructions, new.instructions, strict=True):
         if isinstance(before, SetWindow) and isinstance(after, SetWindow):
             # The factor may differ: a window of another size may need a finer clock.
             same_time = (before.time and before.time.column) == (after.time and after.time.column)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from penstock.errors import InputError
@@ -43,8 +45,9 @@ def to_punctuation(stream: Stream, value: object, attribute: str | None = None) 
     field = stream.schema.field(index)
     if isinstance(value, int) and not isinstance(value, bool) and _is_moment(field.type):
         return Punctuation(stream.name, value, field.name)
+    given: Any = [value]
     try:
-        physical = physical_list(pa.array([value]).cast(field.type))[0]
+        physical = physical_list(pa.array(given).cast(field.type))[0]
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InputError(
             f"the punctuation {value!r} is no {type_name(field.type)}, which the attribute "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -59,8 +60,9 @@ def parse_type(text: str) -> pa.DataType:
         if 1 <= precision <= 38 and scale <= precision:
             return pa.decimal128(precision, scale)
     if pa.types.is_timestamp(base) and parameters[0] in TIMESTAMP_UNITS and len(parameters) <= 2:
-        zone = parameters[1] if len(parameters) > 1 else base.tz
-        return pa.timestamp(TIMESTAMP_UNITS[parameters[0]], zone)
+        unit: Any = TIMESTAMP_UNITS[parameters[0]]
+        zoned: pa.DataType = pa.timestamp(unit, parameters[1] if len(parameters) > 1 else base.tz)
+        return zoned
     if pa.types.is_string(base) and len(parameters) == 1 and parameters[0].isdigit():
         return base
     raise InputError(f"unknown type {text.strip()!r}", TYPE_HELP)
@@ -144,7 +146,7 @@ class Stream:
         cls, name: str, schema: pa.Schema, time: str | None = None, bounded: bool = False
     ) -> Stream:
         """Check and normalise: unknown types and repeated names are errors."""
-        fields: list[pa.Field] = []
+        fields: list[pa.Field[Any]] = []
         seen: set[str] = set()
         for field in schema:
             kind = normal_type(field.type)

@@ -297,7 +297,9 @@ class Engine:
         sizes: dict[str, int] = {}
         for event in piece.events:
             if isinstance(event, Tuples):
-                sizes[event.stream.lower()] = sizes.get(event.stream.lower(), 0) + event.batch.nbytes
+                sizes[event.stream.lower()] = (
+                    sizes.get(event.stream.lower(), 0) + event.batch.nbytes
+                )
             elif isinstance(event, Merged):
                 for name, batch in zip(event.streams, event.batches, strict=True):
                     sizes[name.lower()] = sizes.get(name.lower(), 0) + batch.nbytes
@@ -349,7 +351,7 @@ class Engine:
         runs, dead = self._runs(piece.events)
         yield from self._process(runs, dead)
 
-    def _runs(self, events: list[Event]) -> tuple[dict[str, Run], list[Malformed | Any]]:
+    def _runs(self, events: list[Event]) -> tuple[dict[str, Run], list[tuple[int, Malformed]]]:
         """One run per stream, and the records that are no tuples, with their positions."""
         batches: dict[str, list[tuple[pa.RecordBatch, np.ndarray[Any, Any]]]] = {}
         controls: dict[str, list[Control]] = {}
@@ -391,8 +393,9 @@ class Engine:
         attribute = event.attribute or stream.time
         column = stream.index_of(attribute) if attribute is not None else None
         known = self._promises.setdefault(name, {})
-        if column in known and event.value <= known[column]:  # type: ignore[operator]
-            self.ignored_punctuations += int(event.value < known[column])  # type: ignore[operator]
+        value: Any = event.value
+        if column in known and value <= known[column]:
+            self.ignored_punctuations += int(value < known[column])
             return []
         known[column] = event.value
         return [Promise(position, column, event.value)]
@@ -476,9 +479,7 @@ class Engine:
                 "Choose another name, or drop that one first.",
             )
 
-    def _start(
-        self, name: str, program: Program, position: int, derived: bool
-    ) -> Iterator[Query]:
+    def _start(self, name: str, program: Program, position: int, derived: bool) -> Iterator[Query]:
         pipeline = Pipeline(program, self.compile_predicates)
         query = Query(self, name, pipeline, derived, self.buffer_rows)
         self._queries[name.lower()] = query

@@ -21,9 +21,13 @@ from penstock.streams.literals import format_rows
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
 
-LETTERS = pa.schema(
-    {"stream": pa.string(), "position": pa.int64(), "reason": pa.string(), "tuple": pa.string()}
-)
+_LETTER_COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("stream", pa.string()),
+    ("position", pa.int64()),
+    ("reason", pa.string()),
+    ("tuple", pa.string()),
+]
+LETTERS = pa.schema(_LETTER_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class Query:
 
     def _letter_table(self, kind: str) -> pa.Table:
         letters = self.drain_letters(kind)
-        columns = [
+        columns: list[list[Any]] = [
             [letter.stream for letter in letters],
             [letter.position for letter in letters],
             [letter.reason for letter in letters],

@@ -113,7 +113,9 @@ def restore(path: Path, **options: Any) -> Engine:
                 )
             return _restore(_Archive(file), state, options)
     except FileNotFoundError:
-        raise StateError(f"there is no file {path}", "Pass a file that engine.save wrote.") from None
+        raise StateError(
+            f"there is no file {path}", "Pass a file that engine.save wrote."
+        ) from None
     except (zipfile.BadZipFile, KeyError, json.JSONDecodeError, pa.ArrowInvalid) as error:
         raise StateError(
             f"{path} is no saved engine, or a damaged one ({error})",
