@@ -154,6 +154,9 @@ def queries(draw: Any, shape: Any = None) -> tuple[Any, str]:
     )
 
 
+OF_D = ("d.v > 0", "d.w = 'a' OR d.v IS NULL", "TRUE")
+WITH_D = ("TRUE", "d.v = s.a", "d.v <= s.a", "d.w = s.n", "d.t <= s.t", "d.v - s.a > 0")
+
 NUMBERS = st.sampled_from((0, 1, -1, 2, 3, None, 2**31 - 1, -(2**31)))
 FLOATS = st.sampled_from((0.0, -0.0, 1.5, -2.0, float("nan"), float("inf"), None, 1.0))
 WORDS = st.sampled_from(("a", "b", "", "ab", "A", None))
@@ -161,49 +164,155 @@ DECIMALS = st.sampled_from((None, *map(decimal.Decimal, ("0", "0.5", "-1.5", "3"
 
 
 @st.composite
-def scripts(draw: Any) -> list[Step]:
-    """A script that installs a few queries among tuples, punctuations, changes and ends."""
-    steps = []
-    installed: dict[str, Any] = {}
-    ended: set[str] = set()
-    now = 0
+def scripts(draw: Any, derived: bool = False) -> list[Step]:
+    """A script that installs a few queries among tuples, punctuations, changes and ends.
+
+    ``derived``: it derives a stream D first, which queries read.
+    """
+    script = _Script(draw)
+    if derived:
+        script.derive()
     for _ in range(draw(st.integers(1, 2))):
-        steps.append(_install(draw, steps, installed))
+        script.install()
+    verbs = ("tuple",) * 14 + ("punctuate", "change", "install", "rare")
     for _ in range(draw(st.integers(0, 24))):
-        verb = draw(st.sampled_from(("tuple",) * 14 + ("punctuate", "change", "install", "rare")))
-        stream = draw(st.sampled_from(("R", "S")))
-        if verb == "install" and len(installed) < 3:
-            steps.append(_install(draw, steps, installed))
-        elif verb == "change" and installed:
-            name = draw(st.sampled_from(sorted(installed)))
-            steps.append(Step("change", name, draw(queries(installed[name]))[1]))
-        elif stream in ended:
-            continue
-        elif verb == "punctuate":
-            steps.append(Step("punctuate", stream, now + draw(st.integers(-4, 3))))
-        elif verb == "rare":
-            rare = draw(st.sampled_from(("end", "malformed", "drop")))
-            if rare == "end":
-                ended.add(stream)
-                steps.append(Step("end", stream))
-            elif rare == "malformed":
-                steps.append(Step("malformed", stream, "'?'"))
-            elif installed:
-                name = draw(st.sampled_from(sorted(installed)))
-                del installed[name]
-                steps.append(Step("drop", name))
-        else:
-            now += draw(st.sampled_from((0, 0, 1, 1, 2, 5)))
-            steps.append(Step("tuple", stream, _row(draw, now)))
+        script.step(draw(st.sampled_from(verbs)))
     if draw(st.booleans()):
-        steps.append(Step("end"))
-    return steps
+        script.steps.append(Step("end"))
+    return script.steps
 
 
-def _install(draw: Any, steps: list[Step], installed: dict[str, Any]) -> Step:
-    name = f"q{sum(step.verb == 'install' for step in steps)}"
-    installed[name], text = draw(queries())
-    return Step("install", name, text)
+class _Script:
+    """A script under way: what is installed, what has ended, and the time."""
+
+    def __init__(self, draw: Any) -> None:
+        self.steps: list[Step] = []
+        self._draw = draw
+        self._installed: dict[str, Any] = {}
+        self._derived: set[str] = set()
+        self._ended: set[str] = set()
+        self._count = 0
+        self._now = 0
+
+    def derive(self) -> None:
+        """D, and sometimes an E that is derived of it."""
+        shape, text = self._draw(derivations())
+        self._derive("D", shape, text)
+        if self._draw(st.integers(0, 3)) == 0:
+            self._derive("E", "of D", self._draw(derivations("of D"))[1])
+
+    def _derive(self, name: str, shape: str, text: str) -> None:
+        self.steps.append(Step("derive", name, text))
+        self._installed[name] = shape
+        self._derived.add(name)
+
+    def install(self) -> None:
+        name = f"q{self._count}"
+        self._count += 1
+        if self._derived:
+            source = self._draw(st.sampled_from(sorted(self._derived)))
+            self._installed[name], text = self._draw(readers(source))
+        else:
+            self._installed[name], text = self._draw(queries())
+        self.steps.append(Step("install", name, text))
+
+    def step(self, verb: str) -> None:
+        stream = self._draw(st.sampled_from(("R", "S")))
+        if verb == "install" and self._count < 3:
+            self.install()
+        elif verb == "change" and self._installed:
+            self._change(self._draw(st.sampled_from(sorted(self._installed))))
+        elif stream in self._ended:
+            return
+        elif verb == "punctuate":
+            value = self._now + self._draw(st.integers(-4, 3))
+            self.steps.append(Step("punctuate", stream, value))
+        elif verb == "rare":
+            self._rare(stream)
+        else:
+            self._now += self._draw(st.sampled_from((0, 0, 1, 1, 2, 5)))
+            self.steps.append(Step("tuple", stream, _row(self._draw, self._now)))
+
+    def _change(self, name: str) -> None:
+        shape = self._installed[name]
+        if name in self._derived:
+            text = self._draw(derivations(shape))[1]
+        elif self._derived:
+            text = self._draw(readers(shape[0], shape))[1]
+        else:
+            text = self._draw(queries(shape))[1]
+        self.steps.append(Step("change", name, text))
+
+    def _rare(self, stream: str) -> None:
+        rare = self._draw(st.sampled_from(("end", "malformed", "drop")))
+        queries_there = sorted(self._installed.keys() - self._derived)
+        if rare == "end":
+            self._ended.add(stream)
+            self.steps.append(Step("end", stream))
+        elif rare == "malformed":
+            self.steps.append(Step("malformed", stream, "'?'"))
+        elif queries_there:
+            name = self._draw(st.sampled_from(queries_there))
+            del self._installed[name]
+            self.steps.append(Step("drop", name))
+
+
+@st.composite
+def derivations(draw: Any, shape: str | None = None) -> tuple[str, str]:
+    """A query with the columns t, v and w that a stream can be derived with, and its shape.
+
+    A shape is what a change must keep. ``of D`` is the one that reads the derived stream D.
+    """
+    if shape is None:
+        kinds = ("JOIN", "JOIN", "LEFT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
+        shape = draw(st.sampled_from(("select", "union", "rows", *kinds)))
+    columns = "r.t AS t, r.x AS v, r.s AS w"
+    if shape == "of D":
+        return shape, f"SELECT d.t, d.v, d.w FROM D AS d WHERE {draw(st.sampled_from(OF_D))}"
+    if shape == "select":
+        return shape, f"SELECT {columns} FROM R AS r WHERE {draw(st.sampled_from(ONE_SIDED))}"
+    if shape == "union":
+        return shape, (
+            f"SELECT {columns} FROM R AS r WHERE {draw(st.sampled_from(ONE_SIDED))} "
+            "UNION ALL SELECT s.t, s.a, s.n FROM S AS s"
+        )
+    join = "JOIN" if shape == "rows" else shape
+    left, right = (window(draw, WindowKind(shape == "rows" and side == 1)) for side in (0, 1))
+    if join not in ("SEMI JOIN", "ANTI JOIN"):
+        # Which column is the time of D: a change may alter that too.
+        columns = draw(st.sampled_from(("r.t AS t", "s.t AS t"))) + ", r.x AS v, s.n AS w"
+    on = draw(st.sampled_from(PREDICATES))
+    return shape, f"SELECT {columns} FROM R {left} AS r {join} S {right} AS s ON {on}"
+
+
+@st.composite
+def readers(draw: Any, source: str, shape: Any = None) -> tuple[Any, str]:
+    """A query that reads a derived stream, and the part of it that a change must keep."""
+    if shape is None:
+        kinds = (WindowKind(draw(st.booleans())), WindowKind(draw(st.booleans())))
+        which = draw(st.sampled_from(("left", "left", "right", "self", "select", "union")))
+        shape = (source, which, draw(st.sampled_from(KINDS)), kinds)
+    source, which, join, kinds = shape
+    if which == "select":
+        return shape, f"SELECT d.t, d.v FROM {source} AS d WHERE {draw(st.sampled_from(OF_D))}"
+    if which == "union":
+        return shape, (
+            f"SELECT d.t, d.v FROM {source} AS d UNION ALL SELECT s.t, s.a FROM S AS s "
+            f"WHERE {draw(st.sampled_from(('s.a > 0', 'TRUE')))}"
+        )
+    left, right = (window(draw, kind) for kind in kinds)
+    on = draw(st.sampled_from(WITH_D))
+    tables = {
+        "left": f"{source} {left} AS d {join} S {right} AS s",
+        "right": f"S {left} AS s {join} {source} {right} AS d",
+        "self": f"{source} {left} AS d {join} {source} {right} AS s",
+    }[which]
+    if which == "self":
+        on = on.replace("s.a", "s.v").replace("s.n", "s.w")
+    outputs = "d.t AS dt, s.t AS st, d.v, d.w"
+    if join in ("SEMI JOIN", "ANTI JOIN"):
+        outputs = "s.t, s.a" if which == "right" else "d.t, d.v"
+    return shape, f"SELECT {outputs} FROM {tables} ON {on}"
 
 
 def _row(draw: Any, now: int) -> tuple[Any, ...]:

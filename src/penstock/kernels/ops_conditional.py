@@ -66,8 +66,6 @@ def _coalesce(call: Call, context: Context) -> Vector:
         if result.valid is None:
             break
         missing = ~result.valid
-        if context.active is not None:
-            missing &= context.active
         if missing.any():
             vector = _typed(context.among(missing).vector(argument), call.type)
             result = choose(missing, vector, result)

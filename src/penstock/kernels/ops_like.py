@@ -15,6 +15,8 @@ from penstock.sql.expressions import Call, Literal
 
 ANY_RUN, ANY_ONE = None, True
 """What ``%`` and ``_`` are read as, beside plain characters."""
+LONGEST_FOR_ARROW = 1000
+"""Its regular expressions may take only so much memory, and refuse to run beyond it."""
 
 Token = str | bool | None
 
@@ -67,8 +69,10 @@ def _like(call: Call, context: Context) -> Vector:
     if isinstance(call.args[1], Literal):
         if call.args[1].value is None:
             return null_vector(call.type, context.length)
-        found = tokens(str(call.args[1].value), escape)
-        return boolean_vector(_match(context.vector(call.args[0]).values, found))
+        pattern = str(call.args[1].value)
+        if len(pattern) <= LONGEST_FOR_ARROW:
+            found = tokens(pattern, escape)
+            return boolean_vector(_match(context.vector(call.args[0]).values, found))
 
     def matches(text: str, pattern: str) -> bool:
         return matcher(pattern, escape).fullmatch(text) is not None
@@ -79,10 +83,10 @@ def _like(call: Call, context: Context) -> Vector:
 def _match(array: Texts, found: list[Token]) -> Texts:
     """A constant pattern, by Arrow: its regular expressions never go back."""
     plain = [token for token in found if isinstance(token, str)]
-    if ANY_ONE not in [token for token in found if token is ANY_ONE] and len(plain) <= 1:
+    if ANY_ONE not in found and len(plain) <= 1:
         text = plain[0] if plain else ""
         if not plain and found:
-            return pc.is_valid(array) if array.null_count == 0 else pc.equal(array, array)
+            return pc.equal(array, array)  # true, but for NULLs
         if len(found) <= 1:
             return pc.equal(array, pa.scalar(text))
         if len(found) == 3:

@@ -78,9 +78,9 @@ def _round_floats(values: Numbers, places: int) -> Numbers:
     if places >= 0:
         done |= values == np.trunc(values)
     result = values.copy()
-    if not done.all():
-        steps, clear = clear_steps(values, places)
-        clear &= ~done
+    steps, clear = clear_steps(values, places)
+    clear &= ~done
+    if clear.any():
         result[clear] = _steps_as_floats(steps[clear], places, values.dtype == np.float32)
         done |= clear
     rows = np.flatnonzero(~done)
