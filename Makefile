@@ -27,7 +27,7 @@ help:
 # The versions that the pinned packages declare. Only 3.11 has been tried so far.
 $(READY): requirements.lock pyproject.toml
 	@python=""; \
-	for candidate in $${PYTHON:-python3.13 python3.12 python3.11 python3.14 python3}; do \
+	for candidate in $${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do \
 	  if "$$candidate" -c 'import ensurepip, sys, venv; \
 	      sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2> /dev/null; \
 	  then python="$$candidate"; break; fi; \
@@ -90,8 +90,9 @@ fuzz: $(READY)
 	done
 
 bench: $(READY)
-	@$(SAY) "benchmarks (bench/run.py)"
-	@$(BIN)/python bench/run.py
+	@$(SAY) "benchmarks (python -m bench)"
+	@$(BIN)/python -m bench --out bench/results.json
+	@cat bench/results.json
 
 format: $(READY)
 	@$(SAY) "ruff format, ruff check --fix"

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import penstock as ps
-from penstock.streams.events import Merged
 
+import penstock as ps
 from bench.measure import rate, repeat
+from penstock.streams.events import Merged
 
 QUERY = (
     "SELECT r.x, r.y, s.a, s.b FROM R [ROWS {window}] AS r JOIN S [ROWS {window}] AS s "

@@ -35,6 +35,8 @@ def machine() -> dict[str, Any]:
     model = platform.processor()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+            names = [
+                line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
+            ]
         model = names[0] if names else model
     return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 import penstock as ps
 from penstock.streams.events import Merged
 

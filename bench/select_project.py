@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import penstock as ps
 
+import penstock as ps
 from bench.measure import rate, repeat
 
 QUERIES = {
@@ -31,11 +31,12 @@ def run(rows: int = 4_194_304, runs: int = 5) -> dict[str, Any]:
             engine.sql("CREATE STREAM R (id BIGINT, x INT, s STRING)")
             query = engine.install(text)
 
-            def work(engine: Any = engine, query: Any = query) -> None:
+            kept: list[int] = []
+
+            def work(engine: Any = engine, query: Any = query, kept: Any = kept) -> None:
                 engine.push("R", table)
                 kept.append(query.rows().num_rows)
 
-            kept: list[int] = []
             engine.push("R", table.slice(0, 1000))
             query.rows()
             seconds = repeat(work, runs)

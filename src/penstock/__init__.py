@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import penstock.sql  # noqa: F401  first, or importing it later would hide the function sql
 from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, SqlError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from penstock.streams.merge import Arrival, merge
 from penstock.streams.order import order_columns
 from penstock.streams.schema import Stream
 from penstock.streams.sinks import FileSink
-from penstock.streams.windows import Unbounded
+from penstock.streams.windows import Range, Unbounded
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
@@ -92,7 +92,8 @@ class Run:
     ) -> Summary:
         """Feed everything and hand each batch of the result to ``write``."""
         started = time.perf_counter()
-        for event in merge(self.sources, self.order_by, BATCH_ROWS):
+        punctuated = _silent(self.query, self.order_by)
+        for event in merge(self.sources, self.order_by, BATCH_ROWS, punctuated):
             self._feed(event, write)
             if isinstance(event, Tuples | Merged):
                 self.summary.tuples_in += len(event)
@@ -302,6 +303,28 @@ def _check_unordered(ready: Installed, names: list[str]) -> None:
             "given",
             "Pass the column that they are ordered by: --order-by ts, or order_by='ts' in Python.",
         )
+
+
+def _silent(query: Query, order_by: str | None) -> set[str]:
+    """The streams that would promise nothing by themselves, beside a time window that waits for it.
+
+    A count window has no punctuator of its own. Its stream is sorted by the order column, so the
+    run can promise in its place.
+    """
+    program = query.program
+    scans = {scan.block: scan.stream.name for scan in program.scans}
+    joins = [i for i in program.instructions if isinstance(i, JoinStreams)]
+    return {
+        scans[join.inputs[window.side]]
+        for join in joins
+        for window in program.instructions
+        if isinstance(window, SetWindow)
+        and window.block == join.block
+        and not isinstance(window.window, Range)
+        and window.time is not None
+        and order_by is not None
+        and window.time.name.lower() == order_by.lower()
+    }
 
 
 def _kernel(query: Query) -> str | None:

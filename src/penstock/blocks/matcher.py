@@ -183,7 +183,7 @@ class Matcher:
         which = probing[a:b][found[0]]
         residual = self._residual if self._in_range() else self._everything
         if residual.condition != TRUE and len(seqs):
-            kept = self._passes(residual, side, seqs, partners)
+            kept = np.flatnonzero(self._passes(residual, side, seqs, partners))
             seqs, partners, which = seqs[kept], partners[kept], which[kept]
         return seqs, partners, which
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.streams.batches import concat, no_rows, take, without_columns
+from penstock.streams.batches import concat, no_rows, only, take, without_columns
 
 FULL = 32_768
 """Batches smaller than this are merged as more arrive, so that single tuples do not pile up."""
@@ -96,7 +96,7 @@ class RowStore:
                 nulls = [pa.nulls(len(part), f.type) for f in schema]
                 pieces.append(pa.RecordBatch.from_arrays(nulls, schema=schema))
                 continue
-            source = self._batches[number].select(list(columns))
+            source = only(self._batches[number], columns)
             pieces.append(take(source, seqs[part] - self._starts[number]))
         if len(pieces) == 1:
             return pieces, None

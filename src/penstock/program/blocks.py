@@ -73,11 +73,16 @@ class JoinStreams:
 
 @dataclass(frozen=True)
 class SelectRows:
-    """Keep the rows for which the condition is true."""
+    """Keep the rows for which the condition is true.
+
+    ``columns`` are those that anything after it reads, None for all; expressions after it count in
+    them.
+    """
 
     block: int
     input: int
     condition: Expression
+    columns: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         return f"#{self.block} select from #{self.input}: {self.condition}"

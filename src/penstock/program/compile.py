@@ -83,7 +83,7 @@ def _select(select: Select, instructions: list[BlockInstruction]) -> int:
         source = _join(select.source, instructions)
     else:
         source = _scan(select.source, instructions)
-    selection = SelectRows(_next(instructions), source, select.where)
+    selection = SelectRows(_next(instructions), source, select.where, select.kept)
     projection = ProjectColumns(selection.block + 1, selection.block, select.columns)
     instructions.extend((selection, projection))
     return projection.block

@@ -70,11 +70,15 @@ class Select:
 
     Over a join, columns of the left stream are on side 0 and of the right one on side 1 (semi and
     anti joins have side 0 alone); over a scan everything is on side 0.
+
+    ``kept`` is filled in by a rewrite rule: the columns of a scan that the select list reads, and
+    counts in. None: all.
     """
 
     source: Scan | Join
     where: Expression
     columns: tuple[Output, ...]
+    kept: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,6 @@ def take(batch: pa.RecordBatch, indices: Indices) -> pa.RecordBatch:
     return batch.take(indices)
 
 
-def keep(batch: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """The rows of the batch for which the mask is true."""
-    if batch.num_columns == 0:
-        return without_columns(int(mask.sum()))
-    return batch.filter(pa.array(mask))
-
-
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows of all batches, one after another."""
     if batches[0].num_columns == 0:
@@ -48,3 +41,10 @@ def without_columns(rows: int) -> pa.RecordBatch:
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """A batch that has columns but no rows."""
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def only(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
+    """The batch with these columns alone."""
+    if not columns:
+        return without_columns(batch.num_rows)
+    return batch.select(list(columns))

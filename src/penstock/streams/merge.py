@@ -11,7 +11,7 @@ on. The cut into batches changes which rows go out together, never their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,9 +32,15 @@ Keys = npt.NDArray[Any]
 
 
 def merge(
-    sources: Sequence[Source], order_by: str | None, batch_rows: int = 65_536
+    sources: Sequence[Source],
+    order_by: str | None,
+    batch_rows: int = 65_536,
+    punctuated: Collection[str] = (),
 ) -> Iterator[Arrival]:
     """The events of the sources in arrival order, an End for each included.
+
+    The streams named in ``punctuated`` are also punctuated on the order column from time to time,
+    for windows that nothing else would ever let expire.
 
     With an order column, ties go by the order of ``sources``, then by row; a NULL there is a dead
     letter, and a file that is not sorted by it an InputError. One source alone is taken as it
@@ -52,17 +58,19 @@ def merge(
         _Feed(source.stream, column, source.parts(batch_rows))
         for source, column in zip(sources, columns, strict=True)
     ]
-    yield from _merge_feeds(feeds)
+    yield from _merge_feeds(feeds, punctuated)
 
 
-def _merge_feeds(feeds: list[_Feed]) -> Iterator[Arrival]:
+def _merge_feeds(feeds: list[_Feed], punctuated: Collection[str]) -> Iterator[Arrival]:
     for feed in feeds:
         yield from feed.refill()
     while open_feeds := [feed for feed in feeds if not feed.ended]:
         limit = min(range(len(open_feeds)), key=lambda i: (open_feeds[i].keys[-1], i))
         frontier = open_feeds[limit].keys[-1]
         yield _interleave(open_feeds, limit, frontier)
-        yield from (feed.column.punctuation(frontier) for feed in open_feeds)
+        for feed in open_feeds:
+            if feed.stream.name in punctuated:
+                yield feed.column.punctuation(frontier)
         yield from open_feeds[limit].refill()
 
 

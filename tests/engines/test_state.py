@@ -1,0 +1,297 @@
+"""Saving an engine and restoring it: it goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from tests.random_scripts import Step, scripts
+from tests.test_random_scripts import as_events, plain
+
+import penstock as ps
+from penstock.engines.local.engine import Engine
+from penstock.errors import StateError
+from penstock.streams.literals import physical_list
+
+Outputs = dict[str, tuple[list[Any], list[Any]]]
+
+
+def drained(engine: Engine) -> Outputs:
+    """Rows with positions, and letters, of every query there is or was."""
+    found: Outputs = {}
+    for query in (*engine.dropped, *engine.queries.values()):
+        rows, letters = found.setdefault(query.name, ([], []))
+        for result in query.drain():
+            columns = [physical_list(column) for column in result.batch.columns]
+            for position, *row in zip(result.positions.tolist(), *columns, strict=True):
+                rows.append((position, *map(plain, row)))
+        letters += query.drain_letters()
+    return found
+
+
+def feed(engine: Engine, events: list[Any]) -> None:
+    for event in events:
+        if event is None:
+            engine.end()
+        else:
+            engine.feed([event])
+
+
+def saved_and_restored(engine: Engine, **options: Any) -> Engine:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "engine.state"
+        engine.save(path)
+        return ps.restore(path, **options)
+
+
+@settings(max_examples=max(100, settings().max_examples // 10))
+@given(st.booleans().flatmap(lambda derived: scripts(derived=derived)), st.data())
+def test_a_restored_engine_goes_on_as_if_nothing_had_happened(
+    steps: list[Step], data: st.DataObject
+) -> None:
+    for step in steps:
+        note(f"{step.verb} {step.subject} {step.value}")
+    events = as_events(steps)
+    at = data.draw(st.integers(0, len(events)), label="saved before event")
+    whole = Engine(compile_predicates=False)
+    feed(whole, events)
+    expected = drained(whole)
+    first = Engine(compile_predicates=False)
+    feed(first, events[:at])
+    dropped = {name: first_part for name, first_part in drained_of_dropped(first).items()}
+    restored = saved_and_restored(first)
+    assert restored.position == first.position
+    assert list(restored.queries) == list(first.queries)
+    # What was not drained is in both; draining the saved engine takes nothing from the restored.
+    drained(first)
+    feed(restored, events[at:])
+    found = drained(restored)
+    for name, (rows, letters) in expected.items():
+        before, now = dropped.get(name, ([], [])), found.get(name, ([], []))
+        assert before[0] + now[0] == rows, f"rows of {name}"
+        assert before[1] + now[1] == letters, f"letters of {name}"
+    for name, query in whole.queries.items():
+        expected_metrics, metrics = query.metrics(), restored.queries[name].metrics()
+        for unimportant in ("window_bytes", "expression_failures"):
+            del expected_metrics[unimportant], metrics[unimportant]
+        assert metrics == expected_metrics
+
+
+def drained_of_dropped(engine: Engine) -> Outputs:
+    """A dropped query is not saved: whoever wants its rows drains it."""
+    running = engine.queries
+    engine_outputs: Outputs = {}
+    for query in engine.dropped:
+        if query.name not in running:
+            rows, letters = engine_outputs.setdefault(query.name, ([], []))
+            for result in query.drain():
+                columns = [physical_list(column) for column in result.batch.columns]
+                for position, *row in zip(result.positions.tolist(), *columns, strict=True):
+                    rows.append((position, *map(plain, row)))
+            letters += query.drain_letters()
+    return engine_outputs
+
+
+def example() -> Engine:
+    engine = ps.connect("local", compile_predicates=False, batch_rows=7, buffer_rows=99)
+    engine.sql("CREATE STREAM R (x BIGINT); CREATE STREAM S (x BIGINT) TIMESTAMP BY x")
+    engine.sql("CREATE STREAM both AS SELECT x FROM R UNION ALL SELECT x FROM S")
+    engine.install("SELECT b.x FROM both [ROWS 2] AS b JOIN S [ROWS 2] AS s ON TRUE", name="pairs")
+    engine.sql("SELECT x FROM R")
+    engine.push("R", [{"x": 1}, {"x": "?"}])
+    engine.push("S", [{"x": 2}])
+    return engine
+
+
+def test_everything_a_user_sees_is_kept(tmp_path: Path) -> None:
+    engine = example()
+    engine.end("S")
+    engine.save(str(tmp_path / "state"))
+    restored = ps.restore(str(tmp_path / "state"))
+    assert restored.sql("SHOW STREAMS") == engine.sql("SHOW STREAMS")
+    assert restored.sql("SHOW QUERIES") == engine.sql("SHOW QUERIES")
+    assert (restored.batch_rows, restored.buffer_rows) == (7, 99)
+    for name, query in engine.queries.items():
+        again = restored.queries[name]
+        assert again.metrics() == query.metrics()
+        assert again.rows() == query.rows()
+        assert again.dead_letters() == query.dead_letters()
+    with pytest.raises(ps.InputError):
+        restored.push("S", [{"x": 1}])
+    assert restored.install("SELECT x + 1 AS y FROM R").name == "q2"
+
+
+def test_options_may_be_others_than_those_saved() -> None:
+    restored = saved_and_restored(example(), batch_rows=3, window_memory=5000)
+    assert (restored.batch_rows, restored.buffer_rows, restored.window_memory) == (3, 99, 5000)
+
+
+def test_a_saved_engine_can_be_restored_twice_and_saved_again(tmp_path: Path) -> None:
+    engine = example()
+    engine.save(tmp_path / "state")
+    for _ in range(2):
+        engine = ps.restore(tmp_path / "state")
+        engine.save(tmp_path / "state")
+    assert engine.queries["pairs"].rows().to_pydict() == {"x": [1, 2]}
+
+
+TYPES = {
+    "boolean": ("i", [True, None]),
+    "uint64": ("i", [2**64 - 1, None]),
+    "float": ("i", [float("nan"), -0.0]),
+    "decimal(20, 3)": ("i", [None, 1]),
+    "date": ("i", [None, None]),
+    "timestamp(9)": ("i", [None, None]),
+    "string": ("i", ["", None]),
+    "binary": ("i", [b"\x00", None]),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_values_of_every_type_are_kept_in_windows(kind: str) -> None:
+    engine = ps.connect("local", compile_predicates=False)
+    engine.sql(f"CREATE STREAM R (v {kind}); CREATE STREAM S (i INT)")
+    q = engine.install("SELECT r.v FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON TRUE", name="q")
+    engine.push("R", [{"v": v} for v in TYPES[kind][1]])
+    restored = saved_and_restored(engine)
+    for one in (engine, restored):
+        one.push("S", [{"i": 1}])
+    assert str(restored.queries["q"].rows()) == str(q.rows())
+
+
+@pytest.mark.parametrize("value", ["1.50", "2.5"])
+def test_promises_on_decimals_are_kept(value: str) -> None:
+    engine = ps.connect("local", compile_predicates=False)
+    engine.sql("CREATE STREAM R (t DECIMAL(6, 2)); CREATE STREAM S (t DECIMAL(6, 2))")
+    engine.punctuate("R", value, attribute="t")
+    restored = saved_and_restored(engine)
+    q = restored.install("SELECT r.t FROM R [RANGE 1 WATTR t] AS r JOIN S [RANGE 1 WATTR t] AS s "
+                         "ON TRUE")  # fmt: skip
+    restored.push("R", pa.table({"t": pa.array([1, 3]).cast(pa.decimal128(21, 2))}))
+    assert q.metrics()["late"] == 1
+
+
+# -- files that are none --------------------------------------------------------------------
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(StateError) as caught:
+        ps.restore(path)
+    return str(caught.value)
+
+
+def rewritten(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    """The saved engine with its ``state.json`` edited."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    state = json.loads(members["state.json"])
+    edit(state)
+    members["state.json"] = json.dumps(state).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+
+
+def test_there_must_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    assert refusal(path) == f"there is no file {path}\nPass a file that engine.save wrote."
+
+
+def test_other_files_are_no_engines(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("hello")
+    assert refusal(path) == (
+        f"{path} is no saved engine, or a damaged one (File is not a zip file)\n"
+        "Pass a file that engine.save wrote."
+    )
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("hello.txt", "hello")
+    assert refusal(path).splitlines()[1] == "Pass a file that engine.save wrote."
+
+
+def test_a_directory_is_no_engine(tmp_path: Path) -> None:
+    assert refusal(tmp_path).splitlines()[1] == "Pass a file that engine.save wrote."
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    example().save(path)
+    rewritten(path, lambda state: state.update(format=99))
+    assert refusal(path) == (
+        f"{path} has the state format 99, this is format 1\n"
+        "Restore it with the version of Penstock that saved it."
+    )
+
+
+def test_a_file_without_some_part_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    example().save(path)
+    rewritten(path, lambda state: state.pop("queries"))
+    assert refusal(path) == (
+        f"{path} is no saved engine, or a damaged one ('queries')\n"
+        "Pass a file that engine.save wrote."
+    )
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    example().save(path)
+    content = path.read_bytes()
+    for length in range(0, len(content), max(1, len(content) // 50)):
+        path.write_bytes(content[:length])
+        assert refusal(path).splitlines()[1] == "Pass a file that engine.save wrote."
+
+
+def test_a_flipped_byte_is_refused_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    example().save(path)
+    content = path.read_bytes()
+    for place in range(40, len(content), max(1, len(content) // 50)):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            ps.restore(path)
+        except StateError as error:
+            assert str(error).splitlines()[-1] == "Pass a file that engine.save wrote."
+
+
+def test_a_save_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+    engine = example()
+    engine.save(path)
+    before = path.read_bytes()
+    engine.push("R", [{"x": 3}])
+
+    def fails(*arguments: object) -> None:
+        raise OSError("disk full")
+
+    for target in (zipfile.ZipFile, os):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, "writestr" if target is zipfile.ZipFile else "replace", fails)
+            with pytest.raises(OSError, match="disk full"):
+                engine.save(path)
+        assert path.read_bytes() == before
+        assert os.listdir(tmp_path) == ["state"]
+    engine.save(path)
+    assert ps.restore(path).position == engine.position
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StateError) as caught:
+        example().save(tmp_path / "no" / "state")
+    assert str(caught.value) == (
+        f"the engine cannot be saved to {tmp_path / 'no' / 'state'}: there is no folder "
+        f"{tmp_path / 'no'}\nCreate the folder first, or save elsewhere."
+    )
