@@ -108,7 +108,9 @@ class Run:
             try:
                 self.engine.feed(pending)
             except BufferFull:
-                pending = []  # the event is taken; what is left of it goes on after draining
+                # The buffer was empty before the event, so the event is taken; what is left of
+                # its work goes on after draining.
+                pending = []
                 self._drain(write)
             else:
                 self._drain(write)

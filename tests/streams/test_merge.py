@@ -78,7 +78,7 @@ def test_promises_hold(
     folder = tmp_path_factory.mktemp("merge")
     sources = [source(folder, f"S{i}", times, pa.int32()) for i, times in enumerate(lists)]
     promised: dict[str, int] = {}
-    for event in merge(sources, "ts", batch):
+    for event in merge(sources, "ts", batch, {s.stream.name for s in sources}):
         if isinstance(event, Punctuation):
             assert event.attribute == "ts"
             assert isinstance(event.value, int)
@@ -100,7 +100,9 @@ def test_time_columns_of_different_units_are_compared_as_instants(tmp_path: Path
         ("A", 0), ("C", 0), ("B", 0), ("A", 1), ("B", 1), ("A", 2), ("B", 2), ("C", 1)
     ]  # fmt: skip
     promises = {
-        (e.stream, e.value) for e in merge([coarse, fine], "ts", 3) if isinstance(e, Punctuation)
+        (e.stream, e.value)
+        for e in merge([coarse, fine], "ts", 3, {"A", "B"})
+        if isinstance(e, Punctuation)
     }
     assert promises == {("A", 2), ("B", 2000), ("B", 2500)}
 

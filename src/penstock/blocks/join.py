@@ -94,7 +94,28 @@ class JoinBlock:
         found = self._with_unmatched(NOTHING, gone, 0, 1)
         run = self._output(found, np.array([position], np.int64))
         self._forget()
-        return run
+        return replace(run, controls=tuple(self._promises_now(position)))
+
+    def _promises_now(self, position: int) -> Iterator[Promise]:
+        """What the output promises once a change has made its windows smaller."""
+        for side in self.sides:
+            column = self._time_column(side)
+            if column is None or not isinstance(side.window, Range):
+                continue
+            other = np.array([self.sides[1 - side.index].punctuator.promise], self.clock.dtype)
+            later = self.clock.earlier(other, side.window.size)[0].item()
+            promise = min(side.punctuator.promise, later)
+            if promise > self.promised[side.index]:
+                self.promised[side.index] = promise
+                yield Promise(position, column, tick_to_physical(side, promise), side.index)
+
+    def _time_column(self, side: JoinSide) -> int | None:
+        """Where the output has the time of a side; None if nothing can be promised of it."""
+        hidden = self.kind in ("semi", "anti") and side.index == 1
+        if hidden or side.time is None or not isinstance(side.window, Range):
+            return None
+        columns = self._columns[side.index]
+        return columns.index(side.time.column) if side.time.column in columns else None
 
     def _cut_off(self, side: JoinSide) -> Expiring:
         other = self.sides[1 - side.index]
@@ -293,10 +314,8 @@ class JoinBlock:
         before: list[int | float],
     ) -> Iterator[Promise]:
         """After a join, r.t is at least min(P_R, P_S - T_R): older r have met all they will."""
-        if not isinstance(side.window, Range) or side.time is None:
-            return
-        hidden = self.kind in ("semi", "anti") and side.index == 1
-        if hidden or side.time.column not in self._columns[side.index]:
+        column = self._time_column(side)
+        if column is None or not isinstance(side.window, Range):
             return
         events = np.union1d(steps[0][0], steps[1][0])
         if not len(events):
@@ -308,7 +327,6 @@ class JoinBlock:
         last = np.array([self.promised[side.index]], promised.dtype)
         rises = promised > np.concatenate((last, np.maximum(promised[:-1], last)))
         self.promised[side.index] = max(last[0], promised[-1]).item()
-        column = self._columns[side.index].index(side.time.column)
         for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
             value = tick_to_physical(side, tick)
             yield Promise(int(ranks.position_of[event]), column, value, side.index)

@@ -18,7 +18,7 @@ from penstock.program.blocks import (
 from penstock.sql.expressions import TRUE, Call, Expression, walk
 from penstock.sql.plan import Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
-from penstock.streams.windows import Unbounded
+from penstock.streams.windows import Range, Unbounded
 
 
 def compile_plan(plan: Plan) -> Program:
@@ -33,39 +33,55 @@ def compile_plan(plan: Plan) -> Program:
 
 def check_change(name: str, old: Program, new: Program) -> None:
     """Refuse a change that is not one: other streams, another join kind, another kind of window."""
-    remedy = "Install it as a new query and drop this one."
+    why = _not_a_change(name, old, new)
+    if why is not None:
+        raise PenstockError(why, "Install it as a new query and drop this one.")
+
+
+def _not_a_change(name: str, old: Program, new: Program) -> str | None:
     streams = [[scan.stream.name.lower() for scan in p.scans] for p in (old, new)]
     if streams[0] != streams[1]:
-        raise PenstockError(
+        return (
             f"query {name!r} reads {', '.join(s.stream.name for s in old.scans)}; "
-            f"a change cannot make it read {', '.join(s.stream.name for s in new.scans)}",
-            remedy,
+            f"a change cannot make it read {', '.join(s.stream.name for s in new.scans)}"
         )
     if [type(i) for i in old.instructions] != [type(i) for i in new.instructions]:
-        raise PenstockError(
+        return (
             f"a change cannot turn query {name!r} into one of another shape "
-            "(join, selection or union)",
-            remedy,
+            "(join, selection or union)"
         )
-    for before, after in zip(old.instructions, new.instructions, strict=True):
-        if not isinstance(before, JoinStreams) or not isinstance(after, JoinStreams):
-            continue
-        if before.kind != after.kind:
-            raise PenstockError(
+    pairs = list(zip(old.instructions, new.instructions, strict=True))
+    for before, after in pairs:
+        if (
+            isinstance(before, JoinStreams)
+            and isinstance(after, JoinStreams)
+            and before.kind != after.kind
+        ):
+            return (
                 f"query {name!r} is a join of kind {before.kind}; "
-                f"a change cannot make it {after.kind}",
-                remedy,
+                f"a change cannot make it {after.kind}"
             )
-    for before, after in zip(old.instructions, new.instructions, strict=True):
-        if isinstance(before, SetWindow) and isinstance(after, SetWindow):
-            # The factor may differ: a window of another size may need a finer clock.
-            same_time = (before.time and before.time.column) == (after.time and after.time.column)
-            if type(before.window) is not type(after.window) or not same_time:
-                raise PenstockError(
-                    f"query {name!r} has the window {_clause(before)}; a change may alter "
-                    f"its size and slack, but cannot make it {_clause(after)}",
-                    remedy,
-                )
+    changed = [
+        (before, after)
+        for before, after in pairs
+        if isinstance(before, SetWindow)
+        and isinstance(after, SetWindow)
+        and not _same_but_for_size(before, after)
+    ]
+    # A time window of the other side is where a count window's attribute comes from: blame that.
+    changed.sort(key=lambda pair: not isinstance(pair[1].window, Range))
+    for before, after in changed[:1]:
+        return (
+            f"query {name!r} has the window {_clause(before)}; a change may alter "
+            f"its size and slack, but cannot make it {_clause(after)}"
+        )
+    return None
+
+
+def _same_but_for_size(before: SetWindow, after: SetWindow) -> bool:
+    # The factor may differ: a window of another size may need a finer clock.
+    columns = [None if i.time is None else i.time.column for i in (before, after)]
+    return type(before.window) is type(after.window) and columns[0] == columns[1]
 
 
 def _clause(instruction: SetWindow) -> str:

@@ -24,6 +24,11 @@ def to_punctuation(stream: Stream, value: object, attribute: str | None = None) 
     >>> to_punctuation(stream, datetime.datetime(1970, 1, 1, 0, 0, 2))
     Punctuation(stream='R', value=2000, attribute='t')
     """
+    if value is None or value != value:
+        raise InputError(
+            f"a punctuation of stream {stream.name} cannot be {value}",
+            "Give the value that no further tuple is below.",
+        )
     attribute = attribute or stream.time
     if attribute is None:
         if isinstance(value, int | float) and not isinstance(value, bool):

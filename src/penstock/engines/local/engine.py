@@ -183,9 +183,10 @@ class Engine:
     def install(self, sql: str, name: str | None = None, order: str | None = None) -> Query:
         """Start a query, with empty windows, exactly here in the input."""
         with self._lock:
-            if name is None:
+            while name is None:
                 self._names += 1
-                name = f"q{self._names}"
+                made_up = f"q{self._names}"
+                name = None if made_up in self._queries or made_up in self.catalog else made_up
             self.feed([Install(name, sql, order)])
             return self._queries[name.lower()]
 
@@ -239,7 +240,10 @@ class Engine:
             self._finish(taken)
             for piece in pieces(events, self.batch_rows):
                 self._check(piece)
-                taken += piece.tuples
+                if piece.instruction is None:
+                    for query in self._queries.values():
+                        self._wait_for(query, taken)
+                taken += piece.records
                 self._unfinished = self._execute(piece)
                 self._finish(taken)
 
@@ -247,15 +251,20 @@ class Engine:
         """Do the work under way, waiting for room where a query's output is full."""
         while self._unfinished is not None:
             full = self._resume(self._unfinished)
-            if full is not None and not full._wait_for_room(self.push_timeout):
-                raise BufferFull(
-                    f"query {full.name!r} holds {full._waiting_rows} rows and "
-                    f"{full._waiting_letters} letters that nobody has drained in "
-                    f"{self.push_timeout:g} seconds; {taken} tuples of this push were taken",
-                    f"Call rows(), late() and dead_letters() of {full.name!r}, then push the rest; "
-                    "or connect with a larger buffer_rows or push_timeout.",
-                    taken,
-                )
+            if full is not None:
+                self._wait_for(full, taken)
+
+    def _wait_for(self, query: Query, taken: int) -> None:
+        """Wait until the query has room; it is an error if nobody makes it in time."""
+        if query._is_full() and not query._wait_for_room(self.push_timeout):
+            raise BufferFull(
+                f"query {query.name!r} holds {query._waiting_rows} rows and "
+                f"{query._waiting_letters} letters that nobody has drained in "
+                f"{self.push_timeout:g} seconds; {taken} tuples of this push were taken",
+                f"Call rows(), late() and dead_letters() of {query.name!r}, then push the rest; "
+                "or connect with a larger buffer_rows or push_timeout.",
+                taken,
+            )
 
     def _resume(self, work: Iterator[Query]) -> Query | None:
         """Go on until a query's output is full (then that query) or all is done (then None)."""
@@ -306,7 +315,7 @@ class Engine:
         for query in self._queries.values():
             if not query.pipeline.joins:
                 continue
-            arriving = sum(sizes.get(s.stream.name.lower(), 0) for s in query.program.scans)
+            arriving = sum(sizes.get(name, 0) for name in self._sources(query))
             held = query.pipeline.nbytes
             if self.window_memory is not None and arriving and held + arriving > self.window_memory:
                 raise MemoryLimit(
@@ -316,6 +325,15 @@ class Engine:
                     "Make its windows smaller with change(), or connect with a larger "
                     "window_memory.",
                 )
+
+    def _sources(self, query: Query) -> set[str]:
+        """The streams with tuples of their own that reach a query, directly or derived."""
+        reached: set[str] = set()
+        for scan in query.program.scans:
+            name = scan.stream.name.lower()
+            derived = self._queries.get(name)
+            reached |= {name} if derived is None else self._sources(derived)
+        return reached
 
     def _stream(self, name: str) -> Stream:
         stream = self.catalog.get(name)
@@ -516,7 +534,7 @@ class Engine:
             made.append(run)
             if not query.derived and query._is_full():
                 yield query
-        if query.derived and any(len(run) for run in made):
+        if query.derived and any(len(run) or run.controls for run in made):
             self._note(query.name.lower(), made, runs)
             yield from self._process(runs, [])
 

@@ -11,7 +11,6 @@ from penstock.program.instructions import Instruction
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
 
 Event = Tuples | Merged | Malformed | Punctuation | End
-DataEvent = Event
 
 
 @dataclass
@@ -21,6 +20,11 @@ class Piece:
     events: list[Event] = field(default_factory=list)
     instruction: Instruction | None = None
     tuples: int = 0
+
+    @property
+    def records(self) -> int:
+        """The tuples, and what should have been tuples."""
+        return self.tuples + sum(isinstance(event, Malformed) for event in self.events)
 
 
 def pieces(events: Iterable[Event | Instruction], most: int) -> Iterator[Piece]:

@@ -60,6 +60,11 @@ class _Archive:
 
 def save(engine: Engine, path: Path) -> None:
     """Write the engine's state; the file is there whole or not at all."""
+    if not path.parent.is_dir():
+        raise StateError(
+            f"the engine cannot be saved to {path}: there is no folder {path.parent}",
+            "Create the folder first, or save elsewhere.",
+        )
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     os.close(handle)
     try:
@@ -116,7 +121,7 @@ def restore(path: Path, **options: Any) -> Engine:
         raise StateError(
             f"there is no file {path}", "Pass a file that engine.save wrote."
         ) from None
-    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError, pa.ArrowInvalid) as error:
+    except (zipfile.BadZipFile, OSError, KeyError, json.JSONDecodeError, pa.ArrowInvalid) as error:
         raise StateError(
             f"{path} is no saved engine, or a damaged one ({error})",
             "Pass a file that engine.save wrote.",

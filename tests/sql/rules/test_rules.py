@@ -1,0 +1,187 @@
+"""The rewrite rules as pairs: a query, and what becomes of its predicate and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.expressions import Column
+from penstock.sql.parse import parse, parse_query
+from penstock.sql.plan import Join, Plan, Select
+from penstock.sql.rules import rewrite
+from penstock.sql.rules.push_down_projection import push_down_projection
+from penstock.sql.rules.push_down_selection import push_down_selection
+from penstock.sql.rules.split_join_predicate import split_join_predicate
+from penstock.sql.statements import CreateStream
+
+STREAMS = """
+CREATE STREAM R (id int64, x int32, y float, name string, t timestamp, p decimal(10, 2),
+                 b boolean, w decimal(20, 2), u uint64, ms timestamp(3));
+CREATE STREAM S (id int64, a int32, z double, word string, ts timestamp, q decimal(8, 1),
+                 c boolean, v decimal(20, 2), k uint64, sm timestamp(3));
+"""
+FROM = "FROM R [ROWS 9] AS r {} S [ROWS 9] AS s ON {}"
+
+
+def bound(sql: str) -> Plan:
+    streams = [s.stream for s in parse(STREAMS) if isinstance(s, CreateStream)]
+    return bind(parse_query(sql), Catalog(streams))
+
+
+def joined(plan: Plan) -> tuple[Select, Join]:
+    select = plan.selects[-1]
+    assert isinstance(select.source, Join)
+    return select, select.source
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a predicate is split into; an empty text means nothing is asked."""
+
+    left: str = ""
+    right: str = ""
+    compiled: str = ""
+    residual: str = ""
+
+
+def text(expression: object) -> str:
+    return "" if str(expression) == "True" else str(expression)
+
+
+def split_of(join: Join) -> Split:
+    return Split(*map(text, (*join.filters, join.compiled, join.residual)))
+
+
+SPLITS = {
+    "TRUE": Split(),
+    "FALSE": Split(left="False"),
+    "r.x = s.a": Split(compiled="(x = a)"),
+    "r.x = s.a AND r.x > 1 AND s.a < 2": Split("(x > 1)", "(a < 2)", "(x = a)"),
+    "r.b AND s.c": Split("b", "c"),
+    "r.b = s.c": Split(compiled="(b = c)"),
+    "r.x > 1 OR s.a > 1": Split(compiled="((x > 1) OR (a > 1))"),
+    "r.x IS NULL OR s.a IS NULL": Split(compiled="(is_null(x) OR is_null(a))"),
+    "r.x = 1 AND 1 = 2": Split(left="((x = 1) AND (1 = 2))"),
+    "r.x = s.a AND NULL": Split(left="NULL", compiled="(x = a)"),
+    "r.x BETWEEN s.a - 1 AND s.a + 1": Split(compiled="((x >= (a - 1)) AND (x <= (a + 1)))"),
+    "r.x IN (1, 2)": Split(left="in(x, 1, 2)"),
+    "r.x IN (s.a, 1)": Split(compiled="in(x, a, 1)"),
+    "r.x + s.a > 3": Split(compiled="((x + a) > 3)"),
+    "r.x / s.a > 3": Split(residual="((cast(x as double) / cast(a as double)) > 3.0)"),
+    "ABS(r.x - s.a) <= 10 AND ABS(r.y - s.z) <= 10": Split(
+        compiled="((abs((x - a)) <= 10) AND (abs((cast(y as double) - z)) <= 10.0))"
+    ),
+    # Strings have codes, which know equality but no order.
+    "r.name = s.word": Split(compiled="(name = word)"),
+    "r.name <> s.word": Split(compiled="(name <> word)"),
+    "UPPER(r.name) = LOWER(s.word)": Split(compiled="(upper(name) = lower(word))"),
+    "r.name < s.word": Split(residual="(name < word)"),
+    "r.name LIKE s.word": Split(residual="like(name, word, '\\\\')"),
+    "r.name || s.word = 'ab'": Split(residual="(concat(name, word) = 'ab')"),
+    "r.name = s.word OR r.x = s.a": Split(compiled="((name = word) OR (x = a))"),
+    "r.name < s.word OR r.x = s.a": Split(residual="((name < word) OR (x = a))"),
+    "r.name < s.word AND r.x = s.a": Split(compiled="(x = a)", residual="(name < word)"),
+    # Decimals compare as integers of one scale, while those fit 64 bits.
+    "r.p = s.q": Split(compiled="(p = cast(q as decimal128(10, 2)))"),
+    "r.p + s.q > 1": Split(residual="((p + q) > Decimal('1.00'))"),
+    "r.w = s.v": Split(residual="(w = v)"),
+    "r.u < s.k": Split(compiled="(u < k)"),
+    "r.u + s.k > 1": Split(residual="((u + k) > 1)"),
+    # An interval counts microseconds, so differences of other units are not computed in a kernel.
+    "r.t - s.ts < INTERVAL '1' MINUTE": Split(compiled="(sub_times(t, ts) < 60000000)"),
+    "r.ms - s.sm < INTERVAL '1' MINUTE": Split(residual="(sub_times(ms, sm) < 60000000)"),
+    "r.t + INTERVAL '1' MINUTE > s.ts": Split(compiled="(add_duration(t, 60000000) > ts)"),
+    "NOT (r.x = s.a OR r.y < s.z)": Split(
+        compiled="not(((x = a) OR (cast(y as double) < z)))"
+    ),
+    "NOT (r.x = s.a AND r.name < s.word)": Split(residual="not(((x = a) AND (name < word)))"),
+    "COALESCE(r.x, s.a) = 1": Split(residual="(coalesce(x, a) = 1)"),
+    "CASE WHEN r.x > 0 THEN s.a > 0 END": Split(residual="case((x > 0), (a > 0), NULL)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("on", SPLITS)
+@pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN", "ANTI JOIN"])
+def test_a_predicate_is_split_alike_for_every_kind_of_join(on: str, kind: str) -> None:
+    columns = "r.id" if kind == "ANTI JOIN" else "r.id, s.id AS s"
+    _, join = joined(rewrite(bound(f"SELECT {columns} {FROM.format(kind, on)}")))
+    assert split_of(join) == SPLITS[on]
+
+
+@pytest.mark.parametrize(
+    ("kind", "on", "where"),
+    [
+        ("JOIN", "(((x = a) AND (id > 5)) AND (z < 1.0))", ""),
+        ("LEFT JOIN", "(x = a)", "((id > 5) AND (z < 1.0))"),
+        ("RIGHT JOIN", "(x = a)", "((id > 5) AND (z < 1.0))"),
+        ("FULL JOIN", "(x = a)", "((id > 5) AND (z < 1.0))"),
+    ],
+)
+def test_where_joins_the_predicate_of_an_inner_join_alone(kind: str, on: str, where: str) -> None:
+    plan = bound(f"SELECT r.y {FROM.format(kind, 'r.x = s.a')} WHERE r.id > 5 AND s.z < 1.0")
+    select, join = joined(push_down_selection(plan))
+    assert (text(join.on), text(select.where)) == (on, where)
+
+
+@pytest.mark.parametrize("kind", ["SEMI JOIN", "ANTI JOIN"])
+def test_where_stays_after_semi_and_anti_joins(kind: str) -> None:
+    plan = bound(f"SELECT r.y {FROM.format(kind, 'r.x = s.a')} WHERE r.id > 5")
+    assert push_down_selection(plan) == plan
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "outputs"),
+    [
+        ("SELECT r.y, r.id {JOIN} WHERE s.z > 0", ((0, 2), ()), ["0.1", "0.0"]),
+        ("SELECT r.y {FULL JOIN} WHERE s.z > 0", ((2,), (2,)), ["0.0"]),
+        ("SELECT s.word, r.y, s.a {FULL JOIN}", ((2,), (1, 3)), ["1.1", "0.0", "1.0"]),
+        ("SELECT s.a, s.a AS b, r.id {JOIN}", ((0,), (1,)), ["1.0", "1.0", "0.0"]),
+        ("SELECT 1 AS one {JOIN}", ((), ()), []),
+        ("SELECT r.name {SEMI JOIN} WHERE r.x > 1", ((1, 3), ()), ["0.1"]),
+        ("SELECT r.* {ANTI JOIN}", (tuple(range(10)), ()), [f"0.{i}" for i in range(10)]),
+    ],
+)
+def test_a_join_hands_on_the_columns_that_are_read(
+    sql: str, columns: tuple[tuple[int, ...], ...], outputs: list[str]
+) -> None:
+    kind = sql[sql.index("{") + 1 : sql.index("}")]
+    plan = bound(sql.replace(f"{{{kind}}}", FROM.format(kind, "r.x = s.a")))
+    select, join = joined(rewrite(plan))
+    assert join.columns == columns
+    read = [c.expression for c in select.columns]
+    assert [f"{e.side}.{e.index}" for e in read if isinstance(e, Column)] == outputs
+    # Names and types of the result are what they were.
+    assert rewrite(plan).schema == plan.schema
+
+
+def test_each_branch_of_a_union_is_rewritten() -> None:
+    join = FROM.format("JOIN", "r.x = s.a")
+    plan = rewrite(
+        bound(f"SELECT id FROM R WHERE x > 1 UNION ALL SELECT r.id {join} WHERE s.a > 3")
+    )
+    scan, select = plan.selects
+    assert text(scan.where) == "(x > 1)"
+    assert text(select.where) == ""
+    assert split_of(joined(plan)[1]) == Split(right="(a > 3)", compiled="(x = a)")
+
+
+@pytest.mark.parametrize(
+    "rule", [push_down_selection, split_join_predicate, push_down_projection, rewrite]
+)
+def test_a_plan_without_a_join_is_left_as_it_is(rule: object) -> None:
+    plan = bound("SELECT id, x + 1 AS y FROM R WHERE name = 'a'")
+    assert callable(rule)
+    assert rule(plan) == plan
+
+
+@pytest.mark.parametrize("window", ["[ROWS 9]", "[RANGE 5 SECONDS WATTR t]"])
+def test_no_rule_touches_a_window(window: str) -> None:
+    sql = f"SELECT r.id FROM R {window} AS r JOIN S [ROWS 3] AS s ON r.x = s.a WHERE r.x > 1"
+    if "RANGE" in window:
+        sql = sql.replace("S [ROWS 3]", "S [RANGE 5 SECONDS WATTR ts]")
+    plan = bound(sql)
+    before, after = joined(plan)[1], joined(rewrite(plan))[1]
+    assert (before.left, before.right, before.kind) == (after.left, after.right, after.kind)
