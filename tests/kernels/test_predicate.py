@@ -50,7 +50,7 @@ NAN = float("nan")
 EPOCH = datetime.datetime(2026, 1, 1)
 CHOICES: dict[str, list[Any]] = {
     "i": [0, 1, 2, -3, 7, 2**31 - 1, -(2**31)],
-    "j": [0, 1, -1, 5, 10**12],
+    "j": [0, 1, -1, 5, 10**9],
     "u": [0, 1, 2**63, 2**64 - 1],
     "f": [0.0, -0.0, 0.1, 1.5, -2.0, NAN, float("inf"), float("-inf")],
     "g": [0.0, -0.0, 0.1, 1.5, 1e300, NAN, float("inf"), float("-inf")],
@@ -108,7 +108,7 @@ PREDICATES = (
     "r.f >= s.g",
     "NOT (r.g < s.g)",
     "r.g - s.g <= 1.5",
-    "ABS(r.f - s.f) > 0.5",
+    "ABS(r.f - s.f) > CAST(0.5 AS FLOAT)",
     "r.s = s.s",
     "r.s <> s.s AND r.b = s.b",
     "r.d <= s.e",

@@ -60,11 +60,12 @@ def expiring(
         index = np.searchsorted(steps[1], expiry, side="left")
         when = np.append(steps[0], NEVER)[index]
         when[expiry <= promise_before] = -1
-        when[expiry == side.clock.lowest] = NEVER
     if ended_before:
         when = np.full(count, -1, np.int64)
     elif end_rank is not None:
         when = np.minimum(when, end_rank)
+    if isinstance(side.window, Range) and not side.in_order:
+        when[side.expiry.view() == side.clock.lowest] = NEVER  # these have expired before
     # -1 means it had happened before the tuple came; a tuple from before this run has expired then.
     picked = np.flatnonzero((when != NEVER) & ~((when < 0) & (own < 0)))
     at_once = when[picked] <= own[picked]

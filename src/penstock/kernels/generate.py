@@ -63,7 +63,7 @@ def generate(predicate: Predicate, shape: Shape) -> str:
     columns. It returns the number of pairs, or -1 if they do not fit.
     """
     names = _Names(predicate, shape)
-    condition = names.condition(predicate.condition)
+    condition = f"({names.condition(predicate.condition)})"
     if shape.times:
         condition = f"(cx[j] > xl) & {condition}"
     if shape.times == "both":

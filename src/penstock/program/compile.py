@@ -69,7 +69,7 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
         and not _same_but_for_size(before, after)
     ]
     # A time window of the other side is where a count window's attribute comes from: blame that.
-    changed.sort(key=lambda pair: not isinstance(pair[1].window, Range))
+    changed.sort(key=lambda pair: not any(isinstance(i.window, Range) for i in pair))
     for before, after in changed[:1]:
         return (
             f"query {name!r} has the window {_clause(before)}; a change may alter "

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
-from penstock.sql.expressions import Column
+from penstock.sql.expressions import Column, walk
 from penstock.sql.parse import parse, parse_query
 from penstock.sql.plan import Join, Plan, Select
-from penstock.sql.rules import rewrite
+from penstock.sql.rules import Rule, rewrite
 from penstock.sql.rules.push_down_projection import push_down_projection
 from penstock.sql.rules.push_down_selection import push_down_selection
 from penstock.sql.rules.split_join_predicate import split_join_predicate
@@ -168,13 +168,20 @@ def test_each_branch_of_a_union_is_rewritten() -> None:
     assert split_of(joined(plan)[1]) == Split(right="(a > 3)", compiled="(x = a)")
 
 
-@pytest.mark.parametrize(
-    "rule", [push_down_selection, split_join_predicate, push_down_projection, rewrite]
-)
-def test_a_plan_without_a_join_is_left_as_it_is(rule: object) -> None:
+@pytest.mark.parametrize("rule", [push_down_selection, split_join_predicate])
+def test_a_plan_without_a_join_has_no_predicate_to_move(rule: Rule) -> None:
     plan = bound("SELECT id, x + 1 AS y FROM R WHERE name = 'a'")
-    assert callable(rule)
     assert rule(plan) == plan
+
+
+def test_a_selection_hands_on_the_columns_that_the_select_list_reads() -> None:
+    plan = bound("SELECT y, x + 1 AS z FROM R WHERE name = 'a'")
+    (select,) = push_down_projection(plan).selects
+    assert select.kept == (1, 2)
+    nodes = [node for column in select.columns for node in walk(column.expression)]
+    assert [node.index for node in nodes if isinstance(node, Column)] == [1, 0]
+    # The condition is evaluated before, on all columns.
+    assert select.where == plan.selects[0].where
 
 
 @pytest.mark.parametrize("window", ["[ROWS 9]", "[RANGE 5 SECONDS WATTR t]"])

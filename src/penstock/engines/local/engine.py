@@ -467,7 +467,9 @@ class Engine:
         elif isinstance(instruction, Install):
             self._check_free(instruction.query)
             program = self._program(instruction.text, instruction.order)
-            yield from self._start(instruction.query, program, position, derived=False)
+            yield from self._start(
+                instruction.query, program, position, derived=False, order=instruction.order
+            )
         elif isinstance(instruction, Derive):
             self._check_free(instruction.name)
             plan = self._bind(instruction.text)
@@ -497,9 +499,17 @@ class Engine:
                 "Choose another name, or drop that one first.",
             )
 
-    def _start(self, name: str, program: Program, position: int, derived: bool) -> Iterator[Query]:
+    def _start(
+        self,
+        name: str,
+        program: Program,
+        position: int,
+        derived: bool,
+        order: str | None = None,
+    ) -> Iterator[Query]:
         pipeline = Pipeline(program, self.compile_predicates)
         query = Query(self, name, pipeline, derived, self.buffer_rows)
+        query.order = order
         self._queries[name.lower()] = query
         known: dict[str, Run] = {}
         for scan in program.scans:
@@ -519,7 +529,7 @@ class Engine:
 
     def _change(self, instruction: Change, position: int) -> Iterator[Query]:
         query = self._query(instruction.query)
-        program = self._program(instruction.text, None)
+        program = self._program(instruction.text, query.order)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
             raise PenstockError(

@@ -60,6 +60,7 @@ class Query:
     ) -> None:
         self.name = name
         self.derived = derived
+        self.order: str | None = None
         self._engine = engine
         self._buffer_rows = buffer_rows
         self._room = threading.Condition()

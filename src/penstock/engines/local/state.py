@@ -160,7 +160,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
     return {
         "name": query.name,
         "text": query.text,
-        "order": query.program.order,
+        "order": query.order,
         "derived": query.derived,
         "rows_out": query._rows_out,
         "counts": query._counts,
@@ -175,6 +175,7 @@ def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine
     program = engine._program(saved["text"], saved["order"])
     pipeline = Pipeline(program, engine.compile_predicates)
     query = Query(engine, saved["name"], pipeline, saved["derived"], engine.buffer_rows)
+    query.order = saved["order"]
     engine._queries[query.name.lower()] = query
     if query.derived:
         bounded = all(scan.stream.bounded for scan in program.scans)
