@@ -14,6 +14,7 @@ import pytest
 import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError, PenstockError, SqlError
+from penstock.streams.events import End, Punctuation, Tuples
 
 PAIRS = "SELECT r.id AS r, s.id AS s FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x < s.a"
 
@@ -270,6 +271,16 @@ def test_an_ended_stream_takes_nothing_more(engine: Engine) -> None:
     engine.end()
     engine.end()
     assert engine.position == 2 + 1 + 3 + 1
+
+
+def test_nothing_comes_after_an_end_in_one_feed_either(engine: Engine) -> None:
+    q = engine.install("SELECT id FROM R")
+    tuples = Tuples("R", TABLE.to_batches()[0])
+    message = "stream R has ended\nPush before end(); a stream that has ended stays so."
+    assert refusal(lambda: engine.feed([End("R"), tuples])) == message
+    assert refusal(lambda: engine.feed([tuples, End("r"), Punctuation("R", 1)])) == message
+    assert refusal(lambda: engine.feed([End("S"), End("S")])) == message.replace(" R ", " S ")
+    assert (engine.position, q.rows().num_rows) == (3, 0)
 
 
 def test_end_pads_what_waits(engine: Engine) -> None:

@@ -21,7 +21,6 @@ from penstock.blocks.join import JoinBlock
 from penstock.blocks.join_side import JoinSide
 from penstock.blocks.union import UnionBlock
 from penstock.engines.local.engine import Engine
-from penstock.engines.local.pipeline import Pipeline
 from penstock.engines.local.query import Letter, Query, Result, _written
 from penstock.errors import StateError
 from penstock.program.instructions import CreateStream
@@ -72,9 +71,11 @@ def save(engine: Engine, path: Path) -> None:
             archive = _Archive(file)
             queries = [
                 _save_query(archive, f"q{i}", query)
-                for i, query in enumerate(engine._queries.values())
+                for i, query in enumerate(engine._registry.queries.values())
             ]
-            derived = {query.name.lower() for query in engine._queries.values() if query.derived}
+            derived = {
+                query.name.lower() for query in engine._registry.queries.values() if query.derived
+            }
             base = [s for s in engine.catalog if s.name.lower() not in derived]
             for i, stream in enumerate(base):
                 archive.write_batches(f"s{i}", stream.schema, [])
@@ -82,11 +83,11 @@ def save(engine: Engine, path: Path) -> None:
                 "format": FORMAT,
                 "position": engine.position,
                 "names": engine._names,
-                "ended": sorted(engine._ended),
+                "ended": sorted(engine._registry.ended),
                 "streams": [{"name": s.name, "time": s.time, "bounded": s.bounded} for s in base],
                 "promises": {
                     name: [[column, _plain(value)] for column, value in promises.items()]
-                    for name, promises in engine._promises.items()
+                    for name, promises in engine._registry.promises.items()
                 },
                 "queries": queries,
                 "options": {
@@ -96,7 +97,7 @@ def save(engine: Engine, path: Path) -> None:
                     "window_memory": engine.window_memory,
                     "compile_predicates": engine.compile_predicates,
                     "windows_required": engine.catalog.windows_required,
-                    "order_column": engine.order_column,
+                    "order_column": engine._registry.order_column,
                 },
             }
             file.writestr("state.json", json.dumps(state))
@@ -136,10 +137,10 @@ def _restore(archive: _Archive, state: dict[str, Any], options: dict[str, Any]) 
         engine.feed([CreateStream(stream)])
     for i, saved in enumerate(state["queries"]):
         _restore_query(archive, f"q{i}", saved, engine)
-    engine.position = state["position"]
+    engine._processing.position = state["position"]
     engine._names = state["names"]
-    engine._ended = set(state["ended"])
-    engine._promises = {
+    engine._registry.ended = set(state["ended"])
+    engine._registry.promises = {
         name: {column: _value(value) for column, value in promises}
         for name, promises in state["promises"].items()
     }
@@ -172,11 +173,11 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
 
 
 def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine: Engine) -> None:
-    program = engine._program(saved["text"], saved["order"])
-    pipeline = Pipeline(program, engine.compile_predicates)
-    query = Query(engine, saved["name"], pipeline, saved["derived"], engine.buffer_rows)
+    program = engine._registry.program(saved["text"], saved["order"])
+    query = engine._new_query(saved["name"], program, saved["derived"])
+    pipeline = query.pipeline
     query.order = saved["order"]
-    engine._queries[query.name.lower()] = query
+    engine._registry.queries[query.name.lower()] = query
     if query.derived:
         bounded = all(scan.stream.bounded for scan in program.scans)
         engine.catalog.add(Stream.of(query.name, program.schema, bounded=bounded))
