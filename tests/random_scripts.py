@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import decimal
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,44 @@ S = Stream.of(
     ),
     bounded=True,
 )
+
+
+@dataclass(frozen=True)
+class Times:
+    """What the times of a script are: a type, what one step of time is of it, and a unit of SQL."""
+
+    type: pa.DataType
+    step: Any = 1
+    unit: str = ""
+    first: int = 0
+
+    @property
+    def streams(self) -> tuple[Stream, Stream]:
+        """R and S with times of this type."""
+        time = pa.field("t", self.type)
+        left, right = (replace(s, schema=s.schema.set(0, time)) for s in (R, S))
+        return left, right
+
+    def physical(self, time: int) -> Any:
+        return (time + self.first) * self.step
+
+    def text(self, sql: str) -> str:
+        return re.sub(r"(RANGE|SLACK) (\d+)", rf"\1 \2{self.unit}", sql)
+
+
+TIMES = {
+    "int64": Times(pa.int64()),
+    "int8": Times(pa.int8()),
+    "uint16": Times(pa.uint16(), first=99),
+    "float": Times(pa.float32(), step=0.5),
+    "double": Times(pa.float64(), step=0.25),
+    "decimal": Times(pa.decimal128(8, 1), step=decimal.Decimal("0.5")),
+    "date": Times(pa.date32(), unit=" DAYS"),
+    "seconds": Times(pa.timestamp("s"), unit=" SECONDS"),
+    "milliseconds": Times(pa.timestamp("ms", "UTC"), step=500, unit=" SECONDS"),
+}
+"""Times for which a script of int64 times makes sense too."""
+
 
 PREDICATES = (
     "r.x < s.a",

@@ -9,6 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.random_scripts import Step, scripts
+from tests.test_random_scripts import as_events, on_oracle
 
 import penstock as ps
 from penstock.engines.local import query as query_module
@@ -203,6 +207,39 @@ def test_a_full_query_can_be_drained_while_its_push_waits_in_another_thread() ->
         drainer.join(A_WHILE)
     assert found + values(q) == list(range(200))
     assert others + values(other, "y") == list(range(1, 201))
+
+
+@settings(max_examples=max(60, settings().max_examples // 10))
+@given(scripts(), st.sampled_from((1, 2, 5)), st.sampled_from((1, 3)))
+def test_full_buffers_lose_nothing_in_any_script(
+    steps: list[Step], buffer_rows: int, batch_rows: int
+) -> None:
+    engine = Engine(
+        buffer_rows=buffer_rows, batch_rows=batch_rows, push_timeout=0.0, compile_predicates=False
+    )
+    positions: dict[str, list[int]] = {}
+    letters: dict[str, int] = {}
+
+    def drain() -> None:
+        for query in (*engine.dropped, *engine.queries.values()):
+            for result in query.drain():
+                positions.setdefault(query.name, []).extend(result.positions.tolist())
+            letters[query.name] = letters.get(query.name, 0) + len(query.drain_letters())
+
+    for event in as_events(steps):
+        before = engine.position
+        try:
+            engine.end() if event is None else engine.feed([event])
+        except BufferFull:
+            drain()
+            if engine.position == before:
+                engine.end() if event is None else engine.feed([event])
+    while any(query.undrained for query in engine.queries.values()) or engine.dropped:
+        drain()
+    rows, late, dead = on_oracle(steps)
+    for name, expected in rows.items():
+        assert positions.get(name, []) == [position for position, _ in expected]
+        assert letters.get(name, 0) == len(late[name]) + len(dead[name])
 
 
 # -- letters --------------------------------------------------------------------------------

@@ -203,6 +203,30 @@ def test_windows_of_hardly_any_tuples(w: int, on: str) -> None:
     assert bool(rows) == (w > 0)
 
 
+@pytest.mark.parametrize("on", ["r.i <= s.i OR r.b", "r.s = s.s AND r.i <> s.i", "TRUE"])
+@pytest.mark.parametrize("windows", [("RANGE 9", "RANGE 4"), ("RANGE 9", "ROWS 20")])
+def test_times_out_of_order_are_told_inside_the_kernel(on: str, windows: tuple[str, str]) -> None:
+    source = random.Random(10)
+    shuffled = [i + source.randint(-8, 0) for i in range(COUNT)]
+    r, s = (random_batch(seed, True).set_column(0, "n", pa.array(shuffled)) for seed in (11, 12))
+    left, right = (f"[{w} WATTR n SLACK 9]" if "RANGE" in w else f"[{w}]" for w in windows)
+    sql = f"SELECT r.n AS r, s.n AS s FROM R {left} AS r JOIN S {right} AS s ON {on}"
+    events = [
+        Tuples(name, batch.slice(i, 5))
+        for i in range(0, COUNT, 5)
+        for name, batch in (("R", r), ("S", s))
+    ]
+    oracle, engine = Oracle(), Engine()
+    for stream in STREAMS:
+        oracle.create_stream(stream)
+    oracle.install("q", sql)
+    oracle.feed(events)
+    engine.feed([*map(CreateStream, STREAMS), Install("q", sql), *events])
+    assert found(engine) == [row for _, row in oracle.rows["q"]]
+    assert len(oracle.rows["q"]) > 20
+    assert not oracle.late["q"]
+
+
 def source_of(on: str, probe: int = 0, nulls: bool = False) -> str:
     plan = bind(parse_query(QUERY.format(w=1, on=on)), Catalog(list(STREAMS)))
     join = plan.selects[0].source

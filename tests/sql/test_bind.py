@@ -39,7 +39,7 @@ def test_outer_joins(select: Callable[[str], Select], kind: str) -> None:
     found = select(f"SELECT x FROM R [NOW] {kind} JOIN S [NOW] ON x = a WHERE a IS NULL")
     assert isinstance(found.source, Join)
     assert found.source.kind == kind
-    assert str(found.where) == "is_null(a)"
+    assert str(found.where) == "is_null(S.a)"
 
 
 @pytest.mark.parametrize("kind", ["semi", "anti"])
@@ -49,7 +49,7 @@ def test_one_sided_joins_give_out_their_left_stream(
     found = select(f"SELECT *, id FROM T [NOW] {kind} JOIN S [NOW] ON ts = a WHERE id > 1")
     assert isinstance(found.source, Join)
     assert found.source.kind == kind
-    assert str(found.source.on) == "(ts = cast(a as int64))"
+    assert str(found.source.on) == "(T.ts = cast(S.a as int64))"
     assert [column.name for column in found.columns] == ["id", "ts", "id"]
 
 
@@ -57,7 +57,7 @@ def test_a_comma_is_a_join_of_all_pairs(select: Callable[[str], Select]) -> None
     found = select("SELECT x FROM R [NOW], S [NOW] WHERE x = a")
     assert isinstance(found.source, Join)
     assert (found.source.kind, found.source.on) == ("inner", TRUE)
-    assert str(found.where) == "(x = a)"
+    assert str(found.where) == "(R.x = S.a)"
 
 
 def test_a_self_join(select: Callable[[str], Select]) -> None:

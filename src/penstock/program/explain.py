@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.program.blocks import JoinStreams, Program, SelectRows
+from penstock.program.blocks import JoinStreams, Program
 from penstock.sql.expressions import TRUE
 from penstock.sql.plan import Join, Plan, Scan
 
@@ -18,8 +18,7 @@ def explain(plan: Plan, program: Program) -> str:
         lines.extend(f"  {line}" for line in _source(select.source))
     lines.append("program")
     for instruction in program.instructions:
-        if not (isinstance(instruction, SelectRows) and instruction.condition == TRUE):
-            lines.extend(f"  {line}" for line in str(instruction).splitlines())
+        lines.extend(f"  {line}" for line in str(instruction).splitlines())
     kernels = [i for i in program.instructions if isinstance(i, JoinStreams)]
     lines += [f"kernel {join.kernel}: {join.reason}" for join in kernels]
     lines.append(f"order {program.order}")

@@ -92,7 +92,10 @@ def bind_join(
             f"Give one of them another name: {right.stream.name} [...] AS other.",
         )
     first, second, float_clock = bind_join_scans(left, right, catalog, order_column)
-    inputs = (Input(names[0].text, left.stream, 0), Input(names[1].text, right.stream, 1))
+    inputs = (
+        Input(names[0].text, left.stream, 0, joined=True),
+        Input(names[1].text, right.stream, 1, joined=True),
+    )
     both = Scope(left.source, inputs)
     on = TRUE if clause.on is None else bind_condition(clause.on, both)
     kind = "inner" if clause.kind == "cross" else clause.kind

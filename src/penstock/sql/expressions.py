@@ -8,22 +8,26 @@ NaNs and failures included, is in ``docs/expressions.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 
 @dataclass(frozen=True)
 class Column:
-    """Column ``index`` of an input: side 0 is the left or only input, side 1 the right one."""
+    """Column ``index`` of an input: side 0 is the left or only input, side 1 the right one.
+
+    ``alias`` is the name of the input in the query, for showing the column to a reader.
+    """
 
     side: int
     index: int
     name: str
     type: pa.DataType
+    alias: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.alias}.{self.name}" if self.alias else self.name
 
 
 @dataclass(frozen=True)

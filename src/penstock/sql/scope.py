@@ -16,16 +16,17 @@ from penstock.streams.schema import Stream
 
 @dataclass(frozen=True)
 class Input:
-    """A stream of FROM, by the name it has in the query."""
+    """A stream of FROM, by the name it has in the query; ``joined`` if it is not alone there."""
 
     alias: str
     stream: Stream
     side: int
+    joined: bool = False
 
     def column(self, index: int) -> Column:
         """Its column at that place."""
         field = self.stream.schema.field(index)
-        return Column(self.side, index, field.name, field.type)
+        return Column(self.side, index, field.name, field.type, self.alias if self.joined else "")
 
     def columns(self) -> Iterator[Column]:
         """All its columns, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -48,7 +49,9 @@ class Split:
 
 
 def text(expression: object) -> str:
-    return "" if str(expression) == "True" else str(expression)
+    """The expression without the streams' aliases: no two columns here have one name."""
+    shown = re.sub(r"\b[rs]\.(?=[a-z])", "", str(expression))
+    return "" if shown == "True" else shown
 
 
 def split_of(join: Join) -> Split:
