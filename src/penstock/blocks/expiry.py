@@ -43,20 +43,21 @@ def expiring(
     ``ranks`` are those of the side's newest tuples, which have been appended. The steps, the end
     and ``promise_before`` (the promise before this run) are those of the other side.
     """
-    first, after = side.rows.first, side.rows.next
-    count = after - first
+    count = _candidates(side, steps, ended_before or end_rank is not None, promise_before)
+    older = len(side.rows) - len(ranks)
     own = np.full(count, -1, np.int64)
-    if len(ranks):
-        own[count - len(ranks) :] = ranks
+    if count > older:
+        own[older:] = ranks[: count - older]
     when = np.full(count, NEVER, np.int64)
     if isinstance(side.window, Rows):
-        size = side.window.size
-        if size == 0:
+        if side.window.size == 0:
             when = own.copy()
-        elif count > size:
-            when[: count - size] = own[size:]
-    elif isinstance(side.window, Range) and count:
-        expiry = side.expiry.view()
+        else:
+            pushed_out = max(0, min(count, len(side.rows) - side.window.size))
+            pushers = np.arange(pushed_out) + side.window.size - older
+            when[:pushed_out] = ranks[pushers]
+    elif isinstance(side.window, Range):
+        expiry = side.expiry.view()[:count]
         index = np.searchsorted(steps[1], expiry, side="left")
         when = np.append(steps[0], NEVER)[index]
         when[expiry <= promise_before] = -1
@@ -65,7 +66,7 @@ def expiring(
     elif end_rank is not None:
         when = np.minimum(when, end_rank)
     if isinstance(side.window, Range) and not side.in_order:
-        when[side.expiry.view() == side.clock.lowest] = NEVER  # these have expired before
+        when[side.expiry.view()[:count] == side.clock.lowest] = NEVER  # these have expired before
     # -1 means it had happened before the tuple came; a tuple from before this run has expired then.
     picked = np.flatnonzero((when != NEVER) & ~((when < 0) & (own < 0)))
     at_once = when[picked] <= own[picked]
@@ -73,5 +74,22 @@ def expiring(
     order = np.argsort(rank, kind="stable")
     assert side.arrived is not None
     return Expiring(
-        picked[order] + first, rank[order], at_once[order], side.arrived.view()[picked[order]]
+        picked[order] + side.rows.first,
+        rank[order],
+        at_once[order],
+        side.arrived.view()[picked[order]],
     )
+
+
+def _candidates(
+    side: JoinSide, steps: tuple[Indices, Ticks], ends: bool, promise_before: int | float
+) -> int:
+    """How many of the oldest tuples can expire at all; the others need not be looked at."""
+    if ends or (isinstance(side.window, Range) and not side.in_order):
+        return len(side.rows)
+    if isinstance(side.window, Rows):
+        return max(0, len(side.rows) - side.window.size)
+    if isinstance(side.window, Range):
+        promise = max(promise_before, steps[1][-1].item() if len(steps[1]) else promise_before)
+        return int(np.searchsorted(side.expiry.view(), promise, side="right"))
+    return 0
