@@ -79,7 +79,14 @@ class BufferFull(PenstockError):
 
 
 class MemoryLimit(PenstockError):
-    """A query's windows would need more memory than the engine may use."""
+    """A query's windows would need more memory than the engine may use.
+
+    ``taken`` is how many tuples of the refused push were taken before that.
+    """
+
+    def __init__(self, what: str, remedy: str, taken: int) -> None:
+        super().__init__(what, remedy)
+        self.taken = taken
 
 
 class StateError(PenstockError):

@@ -432,12 +432,35 @@ def test_a_derived_stream_takes_no_events_and_stays_while_it_is_read(engine: Eng
     )
 
 
+def test_events_that_do_not_fit_their_stream_are_refused(engine: Engine) -> None:
+    before = engine.position
+    batch = pa.RecordBatch.from_pylist([{"y": 1}])
+    assert refusal(lambda: engine.feed([Tuples("R", batch)])) == (
+        "a batch has the columns (y int64), but stream R has (id int64, x int32)\n"
+        "Use push(), which converts, or make the batch with the stream's schema."
+    )
+    assert refusal(lambda: engine.feed([Punctuation("R", "a")])) == (
+        "the punctuation 'a' of stream R is no physical value\n"
+        "Use punctuate(), which converts, or give a number."
+    )
+    assert refusal(lambda: engine.install("SELECT id FROM R", name=" ")) == (
+        "a query or stream needs a name\nGive one, or none at all."
+    )
+    assert engine.position == before
+
+
 def test_an_engine_is_connected_with_sense() -> None:
     assert refusal(lambda: ps.connect("spark")) == (
         "unknown engine 'spark'\nWrite ps.connect('local'); it is the only engine yet."
     )
     assert refusal(lambda: ps.connect("local", batch_rows=0)) == (
-        "batch_rows is 0 and buffer_rows is 1048576\nBoth must be 1 or more."
+        "batch_rows is 0\nIt must be 1 or more."
+    )
+    assert refusal(lambda: ps.connect("local", window_memory=-1)) == (
+        "window_memory is -1\nIt must be 1 or more."
+    )
+    assert refusal(lambda: ps.connect("local", push_timeout=-1)) == (
+        "push_timeout is -1\nIt must be 0 or more seconds."
     )
     with ps.connect() as engine:
         engine.stream("R", pa.schema({"x": pa.int32()}))

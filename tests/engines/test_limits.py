@@ -324,8 +324,9 @@ def test_windows_that_would_grow_too_large_are_refused_before_the_push() -> None
         engine.push("R", numbers(10, 2010))
     assert str(caught.value) == (
         f"the windows of query 'wide' hold {held} bytes; with the 16000 bytes that arrive they "
-        "would pass the limit of 10000\n"
-        "Make its windows smaller with change(), or connect with a larger window_memory."
+        "would pass the limit of 10000; 0 tuples of this push were taken\n"
+        "Make its windows smaller with change(), or connect with a larger window_memory; then push "
+        "the rest."
     )
     assert values(light) == list(range(10))
     engine.push("S", numbers(0, 1))
@@ -344,6 +345,12 @@ def test_a_smaller_window_makes_room_again() -> None:
             engine.push("R", numbers(pushed, pushed + 100))
             pushed += 100
     assert 200 <= pushed < 2500
+    with pytest.raises(MemoryLimit) as caught:
+        narrow = connect(window_memory=20_000, batch_rows=100)
+        narrow.install(CROSS.format(rows=100_000))
+        narrow.push("R", numbers(0, 5000))
+    assert 0 < caught.value.taken < 5000
+    assert f"; {caught.value.taken} tuples of this push were taken\n" in str(caught.value)
     q.change(CROSS.format(rows=10))
     engine.push("R", numbers(pushed, pushed + 100))
     engine.push("S", numbers(0, 1))

@@ -68,6 +68,8 @@ def _bounds(
 
 def _combine(op: str, args: list[Bounds]) -> Bounds:
     (low, high), *rest = args
+    if op == "widen":
+        return low, high
     if op == "neg":
         return -high, -low
     if op == "abs":

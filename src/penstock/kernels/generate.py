@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.kernels.predicate import (
     Both,
     Comparison,
@@ -181,6 +183,9 @@ class _Names:
             return f"(-{args[0]})"
         if operand.op == "abs":
             return f"abs({args[0]})"
+        if operand.op == "widen":
+            # Integers of every width are 64 bits wide in a kernel already.
+            return f"np.float64({args[0]})" if pa.types.is_floating(operand.type) else args[0]
         return f"({args[0]} {ARITHMETIC[operand.op]} {args[1]})"
 
     def _guarded(self, test: str, operands: tuple[Operand, ...]) -> str:

@@ -16,6 +16,7 @@ from penstock.sql.expressions import (
     COMPARISONS,
     TRUE,
     Call,
+    Cast,
     Expression,
     Literal,
     sides,
@@ -50,7 +51,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Computed:
-    """A number computed from numbers of both sides: add, sub, mul, neg, abs."""
+    """A number computed from numbers of both sides: add, sub, mul, neg, abs, widen."""
 
     op: str
     args: tuple[Operand, ...]
@@ -155,6 +156,8 @@ class Predicate:
         if not used:
             # A constant that is computed is as good as a column; the left side holds it.
             return self._key(0, "native", expression)
+        if isinstance(expression, Cast):
+            return Computed("widen", (self._operand(expression.arg),), expression.type)
         if not isinstance(expression, Call):
             raise TypeError(f"not a compiled operand: {expression}")
         op = "sub" if expression.op == "sub_times" else expression.op

@@ -87,6 +87,15 @@ def type_name(kind: pa.DataType) -> str:
     return names.get(str(kind), str(kind))
 
 
+def describe(schema: pa.Schema) -> str:
+    """The columns of a schema, as one would declare them.
+
+    >>> describe(pa.schema({"id": pa.int64(), "x": pa.float32()}))
+    '(id int64, x float)'
+    """
+    return "(" + ", ".join(f"{f.name} {type_name(f.type)}" for f in schema) + ")"
+
+
 def normal_type(kind: pa.DataType) -> pa.DataType | None:
     """The type Penstock keeps a column of Arrow type ``kind`` in, or None if it has none."""
     if pa.types.is_dictionary(kind):
@@ -171,9 +180,8 @@ class Stream:
         return cls(name, pa.schema(fields), time, bounded)
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{field.name} {type_name(field.type)}" for field in self.schema)
         time = f" TIMESTAMP BY {self.time}" if self.time else ""
-        return f"Stream {self.name} ({columns}){time}"
+        return f"Stream {self.name} {describe(self.schema)}{time}"
 
     def index_of(self, column: str) -> int | None:
         """The position of a column, or None; without regard to case."""

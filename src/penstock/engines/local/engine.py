@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engines.local.pieces import Event, Piece, pieces
+from penstock.engines.local.pieces import Event, Piece, check_event, pieces
 from penstock.engines.local.pipeline import Pipeline
 from penstock.engines.local.processing import Processing
 from penstock.engines.local.query import Query
@@ -81,11 +81,13 @@ class Engine:
         windows_required: bool = True,
         order_column: str | None = None,
     ) -> None:
-        if batch_rows < 1 or buffer_rows < 1:
-            raise InputError(
-                f"batch_rows is {batch_rows} and buffer_rows is {buffer_rows}",
-                "Both must be 1 or more.",
-            )
+        limits = {"batch_rows": batch_rows, "buffer_rows": buffer_rows}
+        limits |= {} if window_memory is None else {"window_memory": window_memory}
+        for name, value in limits.items():
+            if value < 1:
+                raise InputError(f"{name} is {value}", "It must be 1 or more.")
+        if push_timeout < 0:
+            raise InputError(f"push_timeout is {push_timeout}", "It must be 0 or more seconds.")
         self.batch_rows = batch_rows
         self.buffer_rows = buffer_rows
         self.push_timeout = push_timeout
@@ -249,7 +251,7 @@ class Engine:
                 raise InputError("the engine is closed", "Connect a new one: ps.connect('local').")
             self._finish(taken)
             for piece in pieces(events, self.batch_rows):
-                self._check(piece)
+                self._check(piece, taken)
                 if piece.instruction is None:
                     for query in self._registry.queries.values():
                         self._wait_for(query, taken)
@@ -299,12 +301,12 @@ class Engine:
         finally:
             self._lock.release()
 
-    def _check(self, piece: Piece) -> None:
+    def _check(self, piece: Piece, taken: int) -> None:
         """Refuse a piece before anything of it is taken."""
         ended = set(self._registry.ended)
         for event in piece.events:
             for name in event.streams if isinstance(event, Merged) else (event.stream,):
-                self._registry.stream(name)
+                stream = self._registry.stream(name)
                 if name.lower() in ended:
                     raise InputError(
                         f"stream {name} has ended",
@@ -312,10 +314,11 @@ class Engine:
                     )
                 if isinstance(event, End):
                     ended.add(name.lower())
+                check_event(stream, event)
         if self.window_memory is not None and piece.tuples:
-            self._check_memory(piece)
+            self._check_memory(piece, taken)
 
-    def _check_memory(self, piece: Piece) -> None:
+    def _check_memory(self, piece: Piece, taken: int) -> None:
         sizes: dict[str, int] = {}
         for event in piece.events:
             if isinstance(event, Tuples):
@@ -334,9 +337,10 @@ class Engine:
                 raise MemoryLimit(
                     f"the windows of query {query.name!r} hold {held} bytes; with the "
                     f"{arriving} bytes that arrive they would pass the limit of "
-                    f"{self.window_memory}",
+                    f"{self.window_memory}; {taken} tuples of this push were taken",
                     "Make its windows smaller with change(), or connect with a larger "
-                    "window_memory.",
+                    "window_memory; then push the rest.",
+                    taken,
                 )
 
     # -- state ------------------------------------------------------------------------------

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.errors import InputError
 from penstock.program.instructions import Instruction
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
+from penstock.streams.schema import Stream, describe
 
 Event = Tuples | Merged | Malformed | Punctuation | End
 
@@ -68,3 +72,27 @@ def _slice(event: Tuples | Merged, start: int, stop: int) -> Event:
         for i, batch in enumerate(event.batches)
     )
     return Merged(event.streams, batches, which)
+
+
+def check_event(stream: Stream, event: Event) -> None:
+    """Refuse an event that does not fit its stream; ``push`` and ``punctuate`` make none such."""
+    batches: tuple[pa.RecordBatch, ...] = ()
+    if isinstance(event, Tuples):
+        batches = (event.batch,)
+    elif isinstance(event, Merged):
+        places = enumerate(event.streams)
+        batches = tuple(event.batches[i] for i, n in places if n.lower() == stream.name.lower())
+    for batch in batches:
+        if not batch.schema.equals(stream.schema):
+            raise InputError(
+                f"a batch has the columns {describe(batch.schema)}, "
+                f"but stream {stream.name} has {describe(stream.schema)}",
+                "Use push(), which converts, or make the batch with the stream's schema.",
+            )
+    if isinstance(event, Punctuation) and (
+        isinstance(event.value, bool) or not isinstance(event.value, int | float | Decimal)
+    ):
+        raise InputError(
+            f"the punctuation {event.value!r} of stream {stream.name} is no physical value",
+            "Use punctuate(), which converts, or give a number.",
+        )

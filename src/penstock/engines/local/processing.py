@@ -24,7 +24,7 @@ from penstock.program.instructions import (
     Instruction,
 )
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
-from penstock.streams.schema import Stream, type_name
+from penstock.streams.schema import Stream, describe
 
 
 class Processing:
@@ -204,8 +204,8 @@ class Processing:
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
             raise PenstockError(
-                f"stream {query.name} has the columns {_columns(query.schema)}; a change cannot "
-                f"make them {_columns(program.schema)}, since queries may read it",
+                f"stream {query.name} has the columns {describe(query.schema)}; a change cannot "
+                f"make them {describe(program.schema)}, since queries may read it",
                 "Keep its columns, or derive a new stream.",
             )
         runs: dict[str, Run] = {}
@@ -238,7 +238,3 @@ class Processing:
             self._registry.catalog.remove(query.name)
             self._registry.promises.pop(name, None)
             self._registry.ended.discard(name)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return "(" + ", ".join(f"{f.name} {type_name(f.type)}" for f in schema) + ")"

@@ -77,6 +77,8 @@ class Registry:
 
     def check_free(self, name: str) -> None:
         """A name may be used once."""
+        if not name.strip():
+            raise InputError("a query or stream needs a name", "Give one, or none at all.")
         if name.lower() in self.queries or name in self.catalog:
             raise InputError(
                 f"there is a stream or query named {name!r} already",

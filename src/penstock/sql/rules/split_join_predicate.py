@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.sql.expressions import (
     COMPARISONS,
     Call,
+    Cast,
     Expression,
     conjunction,
     conjuncts,
@@ -88,6 +89,13 @@ def _comparable(op: str, operand: Expression) -> bool:
     return not (pa.types.is_decimal(kind) and kind.precision > 18) and not pa.types.is_null(kind)
 
 
+def _widens(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every number of one type is one of the other, in a kernel too."""
+    if pa.types.is_signed_integer(source) and pa.types.is_signed_integer(target):
+        return bool(source.bit_width <= target.bit_width)
+    return bool(pa.types.is_float32(source) and pa.types.is_float64(target))
+
+
 def _computable(operand: Expression) -> bool:
     """Whether the operand is a number that a kernel can compute from numbers of both sides."""
     kind = operand.type
@@ -101,6 +109,8 @@ def _computable(operand: Expression) -> bool:
         )
     if pa.types.is_decimal(kind) or pa.types.is_unsigned_integer(kind):
         return False
+    if isinstance(operand, Cast):
+        return _widens(operand.arg.type, kind) and _computable(operand.arg)
     if not isinstance(operand, Call) or operand.op not in ARITHMETIC:
         return False
     if operand.op == "sub_times" and operand.args[0].type != pa.timestamp("us"):
