@@ -19,6 +19,7 @@ from penstock.blocks.buffer import Buffer
 from penstock.blocks.punctuator import Clock, Punctuator, Ticks
 from penstock.blocks.row_store import RowStore
 from penstock.kernels.dictionary import Dictionary
+from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.keys import comparison_key, native_values
 from penstock.kernels.nested_loop import Columns
@@ -65,6 +66,8 @@ class JoinSide:
         self.ended = False
         self.in_order = True
         self.newest = 0
+        self.entry_index: EntryIndex | None = None
+        self._entries_dropped = 0
         self.times = Buffer(clock.dtype)
         self.expiry = Buffer(clock.dtype)
         self.matched: Buffer | None = None
@@ -88,6 +91,8 @@ class JoinSide:
         if self.time is not None and time is not None and self.time.factor != time.factor:
             self._rescale(time.factor / self.time.factor)
         self.window, self.time = window, time
+        if self.entry_index is not None:
+            self.entry_index.clear()
         self.punctuator.program(window)
         if isinstance(window, Range) and len(self.expiry):
             expiry = self.clock.later(self.times.view(), window.size)
@@ -108,9 +113,17 @@ class JoinSide:
         self.punctuator.seen = scaled(self.punctuator.seen)
         self.punctuator.promise = scaled(self.punctuator.promise)
 
-    def set_keys(self, condition: Expression, keys: list[Key], dictionary: Dictionary) -> None:
+    def set_keys(
+        self,
+        condition: Expression,
+        keys: list[Key],
+        dictionary: Dictionary,
+        index: EntryIndex | None = None,
+    ) -> None:
         """Read other keys from here on; those of the stored tuples are computed anew."""
         self.filter = condition
+        self.entry_index = index
+        self._entries_dropped = 0
         self.seqs = None if condition == TRUE else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key, Buffer(_dtype(key))) for key in keys]
         seq = self.rows.first
@@ -182,6 +195,11 @@ class JoinSide:
 
     # -- what a probe may see ---------------------------------------------------------------
 
+    @property
+    def first_entry(self) -> int:
+        """The absolute number of the oldest entry."""
+        return self._entries_dropped
+
     def entry_range(self, lo: Indices, hi: Indices) -> tuple[Indices, Indices]:
         """From sequence numbers to indices of keys."""
         if self.seqs is None:
@@ -240,6 +258,7 @@ class JoinSide:
         if self.seqs is not None:
             dropped = int(np.searchsorted(self.seqs.view(), first))
             self.seqs.drop(dropped)
+        self._entries_dropped += dropped
         for key in self.columns:
             key.values.drop(dropped)
             if key.valid is not None:
@@ -253,7 +272,8 @@ class JoinSide:
         buffers = [self.times, self.expiry, self.matched, self.arrived, self.seqs]
         for column in self.columns:
             buffers += [column.values, column.valid]
-        return self.rows.nbytes + sum(b.nbytes for b in buffers if b is not None)
+        index = 0 if self.entry_index is None else self.entry_index.nbytes
+        return self.rows.nbytes + index + sum(b.nbytes for b in buffers if b is not None)
 
 
 def _dtype(key: Key) -> np.dtype[Any]:

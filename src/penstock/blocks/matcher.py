@@ -13,6 +13,7 @@ from penstock.blocks.admission import Admitted
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
+from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import select
 from penstock.kernels.nested_loop import Columns, every_pair, pairs
 from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
@@ -94,6 +95,9 @@ class Matcher:
         self._everything = _Residual.of(
             conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
         )
+        self._kernel_name = instruction.kernel
+        if instruction.kernel != "nested-loop" and not instruction.kernel_is_forced:
+            self._kernel_name = "auto"
         self._constants = [_constant(k.value, k.type) for k in self.predicate.constants]
         self.rebuild()
 
@@ -102,7 +106,13 @@ class Matcher:
         self.dictionary = Dictionary()
         for side in self._sides:
             keys = self.predicate.keys[side.index]
-            side.set_keys(self._filters[side.index], keys, self.dictionary)
+            index = None
+            if self._kernel_name != "nested-loop" and keys and self._compile:
+                index = EntryIndex(self.predicate, side.index, self._kernel_name)
+            usable = index is not None and index.usable
+            side.set_keys(
+                self._filters[side.index], keys, self.dictionary, index if usable else None
+            )
 
     def tidy_dictionary(self, arriving: int) -> None:
         """Start a new dictionary once most of its values are of tuples long gone."""
@@ -177,7 +187,6 @@ class Matcher:
         found = self._kernel(side, other, probes, a, b, capacity)
         if found is None:
             return None
-        self.comparisons += candidates
         seqs = probes.first_seq + probes.numbers[a:b][found[0]]
         partners = other.entry_seqs(found[1])
         which = probing[a:b][found[0]]
@@ -202,9 +211,19 @@ class Matcher:
         )
         stored = other.stored_columns(probes.by_time, given.upper is not None)
         if self._compile and self._in_range():
+            if other.entry_index is not None:
+                first = other.first_entry
+                other.entry_index.update(first, stored, columns)
+                found, met = other.entry_index.find(
+                    first, lo, hi, columns, stored, self._constants, capacity
+                )
+                self.comparisons += met
+                return found
+            self.comparisons += int((hi - lo).sum())
             return pairs(
                 self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
             )
+        self.comparisons += int((hi - lo).sum())
         every = every_pair(lo, hi, capacity)
         if every is None or columns.lower is None or stored.lower is None:
             return every
@@ -212,6 +231,15 @@ class Matcher:
         if columns.upper is not None and stored.upper is not None:
             live &= stored.upper[every[1]] < columns.upper[every[0]]
         return every[0][live], every[1][live]
+
+    @property
+    def kernels(self) -> tuple[str, str]:
+        """The kernel that meets tuples stored on the left, and on the right, as chosen by now."""
+        left, right = (
+            "nested-loop" if side.entry_index is None else side.entry_index.choice.name
+            for side in self._sides
+        )
+        return left, right
 
     def _in_range(self) -> bool:
         """Whether nothing that the kernel computes can overflow, given what has been stored."""

@@ -51,6 +51,8 @@ def pairs(
 
     None if there are more than ``capacity`` of them.
     """
+    if not (lo < hi).any():
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     if predicate.condition == Both(()) and probe.lower is None:
         return every_pair(lo, hi, capacity)
     function = kernel_for(predicate, probe_side, probe, stored)
@@ -67,10 +69,15 @@ def kernel_for(
     predicate: Predicate, probe_side: int, probe: Columns, stored: Columns
 ) -> Callable[..., Any]:
     """The compiled function for these columns."""
+    return load(generate(predicate, shape_of(probe_side, probe, stored)))
+
+
+def shape_of(probe_side: int, probe: Columns, stored: Columns) -> Shape:
+    """What of the columns decides the source of a kernel."""
     nulls = [tuple(v is not None for v in c.valid) for c in (probe, stored)]
     ordered = (nulls[0], nulls[1]) if probe_side == 0 else (nulls[1], nulls[0])
     times = "" if probe.lower is None else "low" if probe.upper is None else "both"
-    return load(generate(predicate, Shape(probe_side, ordered, times)))
+    return Shape(probe_side, ordered, times)
 
 
 def every_pair(lo: Indices, hi: Indices, capacity: int) -> tuple[Indices, Indices] | None:

@@ -56,6 +56,7 @@ class JoinStreams:
     float_clock: bool
     kernel: str
     reason: str
+    kernel_is_forced: bool = False
 
     def __str__(self) -> str:
         lines = [f"#{self.block} join {self.kind} of #{self.inputs[0]} and #{self.inputs[1]}"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from penstock.errors import PenstockError
 from penstock.program.blocks import (
     BlockInstruction,
@@ -15,17 +13,20 @@ from penstock.program.blocks import (
     SetWindow,
     UnionRows,
 )
-from penstock.sql.expressions import TRUE, Call, Expression, walk
+from penstock.program.kernel_choice import choose_kernel
 from penstock.sql.plan import Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
 from penstock.streams.windows import Range, Unbounded
 
 
-def compile_plan(plan: Plan) -> Program:
-    """Rewrite the plan and lay it out as instructions, block by block."""
+def compile_plan(plan: Plan, kernel: str | None = None) -> Program:
+    """Rewrite the plan and lay it out as instructions, block by block.
+
+    ``kernel`` is the one that joins must use; None leaves the choice to the predicate and the data.
+    """
     plan = rewrite(plan)
     instructions: list[BlockInstruction] = []
-    outputs = [_select(select, instructions) for select in plan.selects]
+    outputs = [_select(select, instructions, kernel) for select in plan.selects]
     if isinstance(plan.body, Union):
         instructions.append(UnionRows(_next(instructions), tuple(outputs)))
     return Program(tuple(instructions), plan.schema, plan.text, plan.order, plan.precision)
@@ -93,10 +94,10 @@ def _next(instructions: list[BlockInstruction]) -> int:
     return instructions[-1].block + 1 if instructions else 0
 
 
-def _select(select: Select, instructions: list[BlockInstruction]) -> int:
+def _select(select: Select, instructions: list[BlockInstruction], forced: str | None) -> int:
     """Append the blocks of one SELECT and return the number of its last one."""
     if isinstance(select.source, Join):
-        source = _join(select.source, instructions)
+        source = _join(select.source, instructions, forced)
     else:
         source = _scan(select.source, instructions)
     selection = SelectRows(_next(instructions), source, select.where, select.kept)
@@ -111,10 +112,10 @@ def _scan(scan: Scan, instructions: list[BlockInstruction]) -> int:
     return instruction.block
 
 
-def _join(join: Join, instructions: list[BlockInstruction]) -> int:
+def _join(join: Join, instructions: list[BlockInstruction], forced: str | None) -> int:
     inputs = (_scan(join.left, instructions), _scan(join.right, instructions))
     block = _next(instructions)
-    kernel, reason = choose_kernel(join)
+    kernel, reason = choose_kernel(join, forced)
     every = (tuple(range(len(s.stream.schema))) for s in (join.left, join.right))
     left, right = join.columns if join.columns is not None else every
     instructions.append(
@@ -130,25 +131,10 @@ def _join(join: Join, instructions: list[BlockInstruction]) -> int:
             join.float_clock,
             kernel,
             reason,
+            forced is not None,
         )
     )
     for side, scan in enumerate((join.left, join.right)):
         window = scan.window if scan.window is not None else Unbounded()
         instructions.append(SetWindow(block, side, window, scan.time))
     return block
-
-
-def choose_kernel(join: Join) -> tuple[str, str]:
-    """The local algorithm of a join core, and why. Indexes will be chosen here."""
-    if join.compiled == TRUE and join.residual == TRUE:
-        return "nested-loop", "no predicate over both sides: every live pair is a result"
-    if join.compiled == TRUE:
-        return "nested-loop", f"nothing to compile: {_blame(join.residual)} is evaluated on pairs"
-    return "nested-loop", "serves every predicate; the only kernel of this version"
-
-
-def _blame(residual: Expression) -> str:
-    for node in walk(residual):
-        if isinstance(node, Call) and any(pa.types.is_string(arg.type) for arg in node.args):
-            return f"{node.op} on strings of both sides"
-    return str(residual)

@@ -28,11 +28,16 @@ class Derive:
 
 @dataclass(frozen=True)
 class Install:
-    """Start a query, with empty windows. ``order`` overrides its EMIT ORDER."""
+    """Start a query, with empty windows.
+
+    ``order`` overrides its EMIT ORDER, ``kernel`` the choice of its joins' kernel; both hold for
+    later changes too.
+    """
 
     query: str
     text: str
     order: str | None = None
+    kernel: str | None = None
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,17 @@ class Engine:
         self.feed([CreateStream(stream)])
         return stream
 
-    def install(self, sql: str, name: str | None = None, order: str | None = None) -> Query:
-        """Start a query, with empty windows, exactly here in the input."""
+    def install(
+        self,
+        sql: str,
+        name: str | None = None,
+        order: str | None = None,
+        kernel: str | None = None,
+    ) -> Query:
+        """Start a query, with empty windows, exactly here in the input.
+
+        ``order`` overrides its EMIT ORDER; ``kernel`` forces nested-loop, hash, band or sorted.
+        """
         with self._lock:
             while name is None:
                 self._names += 1
@@ -207,7 +216,7 @@ class Engine:
                     if made_up in self._registry.queries or made_up in self.catalog
                     else made_up
                 )
-            self.feed([Install(name, sql, order)])
+            self.feed([Install(name, sql, order, kernel)])
             return self._registry.queries[name.lower()]
 
     def change(self, name: str, sql: str) -> None:
@@ -218,10 +227,10 @@ class Engine:
         """Stop a query, or forget a derived stream that nobody reads."""
         self.feed([Drop(name)])
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, kernel: str | None = None) -> str:
         """The plan, program and kernel of a query over the streams there are."""
         plan = self._registry.bind(sql)
-        return explain(plan, compile_plan(plan))
+        return explain(plan, compile_plan(plan, kernel))
 
     # -- input ------------------------------------------------------------------------------
 

@@ -155,35 +155,30 @@ class Processing:
             self._registry.catalog.add(instruction.stream)
         elif isinstance(instruction, Install):
             self._registry.check_free(instruction.query)
-            program = self._registry.program(instruction.text, instruction.order)
-            yield from self._start(
-                instruction.query, program, position, derived=False, order=instruction.order
+            program = self._registry.program(
+                instruction.text, instruction.order, instruction.kernel
             )
+            query = self._new_query(instruction.query, program, False)
+            query.order, query.kernel = instruction.order, instruction.kernel
+            yield from self._start(query, position)
         elif isinstance(instruction, Derive):
             self._registry.check_free(instruction.name)
             plan = self._registry.bind(instruction.text)
             bounded = all(scan.stream.bounded for scan in plan.scans)
             stream = Stream.of(instruction.name, plan.schema, bounded=bounded)
-            yield from self._start(stream.name, compile_plan(plan), position, derived=True)
+            query = self._new_query(stream.name, compile_plan(plan), True)
+            yield from self._start(query, position)
             self._registry.catalog.add(stream)
         elif isinstance(instruction, Change):
             yield from self._change(instruction, position)
         else:
             self._drop(instruction)
 
-    def _start(
-        self,
-        name: str,
-        program: Program,
-        position: int,
-        derived: bool,
-        order: str | None = None,
-    ) -> Iterator[Query]:
-        query = self._new_query(name, program, derived)
-        query.order = order
-        self._registry.queries[name.lower()] = query
+    def _start(self, query: Query, position: int) -> Iterator[Query]:
+        """Let a query run from here on; it knows what its streams have promised before."""
+        self._registry.queries[query.name.lower()] = query
         known: dict[str, Run] = {}
-        for scan in program.scans:
+        for scan in query.program.scans:
             stream = scan.stream.name.lower()
             controls: list[Control] = [
                 Promise(position, column, value)
@@ -200,7 +195,7 @@ class Processing:
 
     def _change(self, instruction: Change, position: int) -> Iterator[Query]:
         query = self._registry.query(instruction.query)
-        program = self._registry.program(instruction.text, query.order)
+        program = self._registry.program(instruction.text, query.order, query.kernel)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
             raise PenstockError(

@@ -61,6 +61,7 @@ class Query:
         self.name = name
         self.derived = derived
         self.order: str | None = None
+        self.kernel: str | None = None
         self._engine = engine
         self._buffer_rows = buffer_rows
         self._room = threading.Condition()
@@ -213,6 +214,7 @@ class Query:
             "dead_letters": self._counts["dead"],
             "expression_failures": self.pipeline.failures,
             "comparisons": sum(join.matcher.comparisons for join in joins),
+            "kernels": [join.matcher.kernels for join in joins],
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "window_bytes": self.pipeline.nbytes,

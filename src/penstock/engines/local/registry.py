@@ -89,11 +89,11 @@ class Registry:
         """A query bound to the streams there are."""
         return bind(parse_query(sql), self.catalog, order_column=self.order_column)
 
-    def program(self, text: str, order: str | None) -> Program:
+    def program(self, text: str, order: str | None, kernel: str | None = None) -> Program:
         """The program of a query; ``order`` overrides what its text says."""
         plan = self.bind(text)
         if order is not None:
             if order not in ("none", "outer", "inner"):
                 raise InputError(f"unknown order {order!r}", "Write none, outer or inner.")
             plan = replace(plan, order=order)
-        return compile_plan(plan)
+        return compile_plan(plan, kernel)

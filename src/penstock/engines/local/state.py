@@ -162,6 +162,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
         "name": query.name,
         "text": query.text,
         "order": query.order,
+        "kernel": query.kernel,
         "derived": query.derived,
         "rows_out": query._rows_out,
         "counts": query._counts,
@@ -173,10 +174,10 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
 
 
 def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine: Engine) -> None:
-    program = engine._registry.program(saved["text"], saved["order"])
+    program = engine._registry.program(saved["text"], saved["order"], saved["kernel"])
     query = engine._new_query(saved["name"], program, saved["derived"])
     pipeline = query.pipeline
-    query.order = saved["order"]
+    query.order, query.kernel = saved["order"], saved["kernel"]
     engine._registry.queries[query.name.lower()] = query
     if query.derived:
         bounded = all(scan.stream.bounded for scan in program.scans)

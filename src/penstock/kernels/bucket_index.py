@@ -1,0 +1,231 @@
+"""Indexes by bucket: `hash` for equality, `band` for ranges in one or two dimensions, `sorted` for
+one-sided inequalities. They differ in how a key becomes a bucket, and in nothing else.
+
+Entries are held in *segments*, each a copy of the keys in bucket order, so that the candidates of a
+probe are contiguous. An old segment covers most of the window, a young one what came since, and a
+short tail at the end is in none and met by the nested loop. The young segment is made anew when the
+tail has grown, the old one when the young has: each entry is copied a constant number of times on
+average. Nothing is ever removed: a probe's live range says which entries count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.kernels import buckets
+from penstock.kernels.constraints import Dimension
+from penstock.kernels.predicate import Key
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+MOST_CELLS = 1 << 22
+NO_BOUNDS: Array = np.empty(0, np.float64)
+
+
+def numbers(key: Key, values: Array) -> Array:
+    """A key column as floats that order as its values do; NaN stays NaN."""
+    kind = key.expression.type
+    if key.kind == "compare" and pa.types.is_floating(kind):
+        top = np.iinfo(values.dtype).max
+        floating = np.float32 if values.dtype == np.int32 else np.float64
+        turned = np.where(values < 0, values ^ top, values).astype(values.dtype)
+        return turned.view(floating).astype(np.float64)
+    if key.kind == "compare" and pa.types.is_uint64(kind):
+        return (values ^ np.iinfo(np.int64).min).view(np.uint64).astype(np.float64)
+    return values.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How numbers of one dimension become cells."""
+
+    base: float
+    scale: float
+    count: int
+    bounds: Array
+
+    @classmethod
+    def of(cls, values: Array, count: int) -> Scale:
+        """Cells of equal width or, where those would be filled too unevenly, of equal content."""
+        finite = values[np.isfinite(values)]
+        if not len(finite) or count <= 1:
+            return cls(0.0, 0.0, 1, NO_BOUNDS)
+        low, high = float(finite.min()), float(finite.max())
+        spread = high - low
+        scale = count / spread if spread > 0 and math.isfinite(spread) else 0.0
+        if scale > 0 and math.isfinite(scale):
+            even = cls(low, scale, count, NO_BOUNDS)
+            filled = np.bincount(even.cells(finite), minlength=count)
+            if filled.max() <= 8 * (len(finite) / count) + 64:
+                return even
+        sample = np.sort(finite[:: max(1, len(finite) // (4 * count))])
+        bounds = np.unique(sample[np.linspace(0, len(sample) - 1, count).astype(np.int64)][1:])
+        return cls(0.0, 0.0, len(bounds) + 1, bounds)
+
+    def cells(self, values: Array) -> Array:
+        """The cell of each number."""
+        out = np.empty(len(values), np.int32)
+        buckets.cells(values, self.base, self.scale, self.count, self.bounds, out)
+        return out
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The cells that each probe must look into: rows ``x0 .. x1``, in each ``y0 .. y1``."""
+
+    x0: Array
+    x1: Array
+    y0: Array
+    y1: Array
+
+
+class Grid:
+    """Buckets of one or two dimensions, for range conditions."""
+
+    def __init__(self, dims: Sequence[Dimension], stored: Mapping[int, Array], widths: list[float]):
+        """``stored`` has the numbers of the side's keys; ``widths`` what probes ask for."""
+        self._dims = dims
+        count = len(stored[dims[0].stored])
+        self._slack = [slack_of(dim, stored) for dim in dims]
+        rows = max(1, min(count // 2, MOST_CELLS))
+        if len(dims) == 2:
+            values = stored[dims[0].stored]
+            finite = values[np.isfinite(values)]
+            spread = float(np.ptp(finite)) if len(finite) else 0.0
+            wanted = spread / max(widths[0], spread * 1e-6, 1e-300) if spread > 0 else 1
+            rows = int(max(1, min(wanted, 4 * math.isqrt(count) + 1, 65_536)))
+        self._scales = [Scale.of(stored[dims[0].stored], rows)]
+        self.columns = 1
+        if len(dims) == 2:
+            per_row = max(1, min(count // max(1, rows), MOST_CELLS // max(1, rows)))
+            self._scales.append(Scale.of(stored[dims[1].stored], per_row))
+            self.columns = self._scales[1].count
+        self.buckets = self._scales[0].count * self.columns
+
+    def place(self, stored: Mapping[int, Array], keys: Sequence[Array]) -> Array:
+        """The bucket of each entry."""
+        cells = self._scales[0].cells(stored[self._dims[0].stored])
+        if len(self._dims) == 2:
+            cells = cells * np.int32(self.columns)
+            cells += self._scales[1].cells(stored[self._dims[1].stored])
+        return cells
+
+    def ranges(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> Ranges:
+        """Where the probes must look."""
+        ends = []
+        for dim, scale, slack in zip(self._dims, self._scales, self._slack, strict=True):
+            count = len(next(iter(probe.values())))
+            low, high = limits(dim, probe, slack)
+            first = np.zeros(count, np.int32) if low is None else scale.cells(low)
+            last = np.full(count, scale.count - 1, np.int32) if high is None else scale.cells(high)
+            ends += [first, last]
+        if len(self._dims) == 1:
+            nothing = np.zeros(len(ends[0]), np.int32)
+            ends += [nothing, nothing]
+        return Ranges(*ends)
+
+
+def slack_of(dim: Dimension, stored: Mapping[int, Array]) -> float:
+    """How far below the key that is bounded from below the indexed key may be."""
+    if dim.other is None:
+        return 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = stored[dim.other] - stored[dim.stored]
+    gaps = gaps[~np.isnan(gaps)]
+    return float(gaps.max()) if len(gaps) else 0.0
+
+
+def limits(
+    dim: Dimension, probe: Mapping[int, Array], slack: float
+) -> tuple[Array | None, Array | None]:
+    """The least and the largest number that the indexed key may have, for each probe."""
+
+    def at(number: int, offset: float, sign: float) -> Array:
+        values = probe[number]
+        # Conversions to floats and the sum are rounded; the limit is moved out by more than that.
+        with np.errstate(invalid="ignore", over="ignore"):
+            return values + offset + sign * (np.abs(values) + abs(offset)) * 2.0**-50
+
+    low = None
+    if dim.lower is not None:
+        offset = dim.lower.low - slack
+        low = at(dim.lower.probe, offset, -1.0) if math.isfinite(offset) else None
+    high = None if dim.upper is None else at(dim.upper.probe, dim.upper.high, 1.0)
+    return low, high
+
+
+class Hash:
+    """Buckets by a hash of the keys that an equality compares."""
+
+    columns = 1
+
+    def __init__(self, stored: Sequence[int], probe: Sequence[int], count: int) -> None:
+        self._stored, self._probe = stored, probe
+        self._bits = max(1, min(22, count.bit_length()))
+        self.buckets = 1 << self._bits
+
+    def _cells(self, numbers: Sequence[int], keys: Sequence[Array]) -> Array:
+        out = np.empty(len(keys[numbers[0]]), np.uint64)
+        for i, number in enumerate(numbers):
+            last = i == len(numbers) - 1
+            buckets.hash_cells(keys[number], self._bits if last else 0, out, i == 0)
+        return out.astype(np.int32)
+
+    def place(self, stored: Mapping[int, Array], keys: Sequence[Array]) -> Array:
+        """The bucket of each entry."""
+        return self._cells(self._stored, keys)
+
+    def ranges(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> Ranges:
+        """Where the probes must look: one bucket each."""
+        cells = self._cells(self._probe, keys)
+        nothing = np.zeros(len(cells), np.int32)
+        return Ranges(cells, cells, nothing, nothing)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Entries ``first .. last - 1`` in bucket order: their numbers less ``first``, and columns."""
+
+    first: int
+    last: int
+    layout: Grid | Hash
+    offsets: Array
+    order: Array
+    columns: list[Array]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.offsets.nbytes + self.order.nbytes + sum(c.nbytes for c in self.columns))
+
+
+def make_segment(
+    first: int,
+    layout: Grid | Hash,
+    stored: Mapping[int, Array],
+    keys: Sequence[Array],
+    unknown: Array | None,
+    columns: Sequence[Array],
+) -> Segment:
+    """Put entries into buckets. ``unknown`` are those with a NULL key, which nothing can match."""
+    count = len(columns[0])
+    where = layout.place(stored, keys)
+    if unknown is not None:
+        where[unknown] = -1
+    offsets = np.empty(layout.buckets + 1, np.int32)
+    order = np.empty(count, np.int32)
+    buckets.group(where, layout.buckets, offsets, order)
+    order = order[: offsets[-1]]
+    copies = []
+    for column in columns:
+        out = np.empty(len(order), column.dtype)
+        buckets.gather(column, order, out)
+        copies.append(out)
+    return Segment(first, first + count, layout, offsets, order, copies)

@@ -1,0 +1,87 @@
+"""Compiled loops of bucket indexes: which bucket a number is in, and entries in bucket order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@nb.njit(nogil=True, cache=True)
+def cell(value: float, base: float, scale: float, count: int, bounds: Array) -> int:
+    """The bucket of a number: never falls as the number grows. NaN is above everything.
+
+    Equal widths from ``base`` on or, where there are ``bounds``, the number of bounds not above it.
+    """
+    if value != value:
+        return count - 1
+    if bounds.shape[0] > 0:
+        low, high = 0, bounds.shape[0]
+        while low < high:
+            middle = (low + high) >> 1
+            if bounds[middle] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+    place = (value - base) * scale
+    if not place > 0.0:
+        return 0
+    if place >= count:
+        return count - 1
+    return int(place)
+
+
+@nb.njit(nogil=True, cache=True)
+def cells(values: Array, base: float, scale: float, count: int, bounds: Array, out: Array) -> None:
+    """The bucket of each number."""
+    for i in range(values.shape[0]):
+        out[i] = cell(values[i], base, scale, count, bounds)
+
+
+@nb.njit(nogil=True, cache=True)
+def hash_cells(keys: Array, bits: int, out: Array, first: bool) -> None:
+    """Mix one more key column into ``out``, unsigned 64-bit hashes, and leave the top ``bits``.
+
+    Called once per key column, ``bits`` is 0 until the last.
+    """
+    for i in range(keys.shape[0]):
+        mixed = np.uint64(keys[i]) if first else (out[i] * np.uint64(31)) ^ np.uint64(keys[i])
+        mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        mixed = mixed ^ (mixed >> np.uint64(33))
+        if bits > 0:
+            mixed = (mixed * np.uint64(0xC4CEB9FE1A85EC53)) >> np.uint64(64 - bits)
+        out[i] = mixed
+
+
+@nb.njit(nogil=True, cache=True)
+def group(where: Array, buckets: int, offsets: Array, order: Array) -> None:
+    """Entries by bucket, in their own order inside one: a counting sort.
+
+    A bucket of -1 leaves an entry out. ``offsets`` has ``buckets + 1`` elements.
+    """
+    offsets[:] = 0
+    for i in range(where.shape[0]):
+        if where[i] >= 0:
+            offsets[where[i] + 1] += 1
+    for b in range(buckets):
+        offsets[b + 1] += offsets[b]
+    for i in range(where.shape[0]):
+        if where[i] >= 0:
+            b = where[i]
+            order[offsets[b]] = i
+            offsets[b] += 1
+    for b in range(buckets, 0, -1):
+        offsets[b] = offsets[b - 1]
+    offsets[0] = 0
+
+
+@nb.njit(nogil=True, cache=True)
+def gather(values: Array, order: Array, out: Array) -> None:
+    """``out[i] = values[order[i]]``."""
+    for i in range(order.shape[0]):
+        out[i] = values[order[i]]
