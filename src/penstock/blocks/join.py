@@ -28,6 +28,7 @@ from penstock.blocks.matcher import Matcher, Probes
 from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run
+from penstock.kernels.merging import merge_order
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
 from penstock.streams.windows import Range
@@ -230,7 +231,8 @@ class JoinBlock:
             np.concatenate((left_ranks, right_ranks)),
         )
         if len(left_ranks) and len(right_ranks):
-            order = np.argsort(found.ranks, kind="stable")
+            order = np.empty(len(found.ranks), np.int64)
+            merge_order(left_ranks, right_ranks, order)
             found = _Found(found.left[order], found.right[order], found.ranks[order])
         return found
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from penstock.blocks.admission import Admitted
 from penstock.blocks.punctuator import Ticks
+from penstock.kernels.merging import places
 
 Indices = npt.NDArray[np.int64]
 
@@ -38,7 +39,7 @@ class Ranks:
     def of(cls, left: Admitted, right: Admitted) -> Ranks:
         """Merge the events of both sides by their keys."""
         keys = (left.keys, right.keys)
-        seen = (np.searchsorted(keys[1], keys[0]), np.searchsorted(keys[0], keys[1]))
+        seen = places(*keys)
         tuples = [np.arange(len(k), dtype=np.int64) + s for k, s in zip(keys, seen, strict=True)]
         control_keys = np.unique(np.concatenate((left.control_keys, right.control_keys)))
         if len(control_keys):

@@ -86,7 +86,9 @@ class RowStore:
         where = np.searchsorted(starts, seqs, side="right") - 1
         if padded:
             where = np.where(seqs < 0, -1, where)
-        order = np.argsort(where, kind="stable")
+        # A stable sort of small numbers is a radix sort, many times faster.
+        small = where.astype(np.int16) if len(starts) < 32_768 else where
+        order = np.argsort(small, kind="stable")
         sorted_where = where[order]
         cuts = np.flatnonzero(np.diff(sorted_where)) + 1
         pieces = []

@@ -43,6 +43,13 @@ def numbers(key: Key, values: Array) -> Array:
     return values.astype(np.float64)
 
 
+def finite_of(values: Array) -> Array:
+    """The values that are neither NaN nor infinite; all of them, mostly."""
+    if len(values) and math.isfinite(float(values.min())) and math.isfinite(float(values.max())):
+        return values
+    return values[np.isfinite(values)]
+
+
 @dataclass(frozen=True)
 class Scale:
     """How numbers of one dimension become cells."""
@@ -55,7 +62,7 @@ class Scale:
     @classmethod
     def of(cls, values: Array, count: int) -> Scale:
         """Cells of equal width or, where those would be filled too unevenly, of equal content."""
-        finite = values[np.isfinite(values)]
+        finite = finite_of(values)
         if not len(finite) or count <= 1:
             return cls(0.0, 0.0, 1, NO_BOUNDS)
         low, high = float(finite.min()), float(finite.max())
@@ -98,8 +105,8 @@ class Grid:
         rows = max(1, min(count // 2, MOST_CELLS))
         if len(dims) == 2:
             values = stored[dims[0].stored]
-            finite = values[np.isfinite(values)]
-            spread = float(np.ptp(finite)) if len(finite) else 0.0
+            finite = finite_of(values)
+            spread = float(finite.max() - finite.min()) if len(finite) else 0.0
             wanted = spread / max(widths[0], spread * 1e-6, 1e-300) if spread > 0 else 1
             rows = int(max(1, min(wanted, 4 * math.isqrt(count) + 1, 65_536)))
         self._scales = [Scale.of(stored[dims[0].stored], rows)]
@@ -139,8 +146,8 @@ def slack_of(dim: Dimension, stored: Mapping[int, Array]) -> float:
         return 0.0
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = stored[dim.other] - stored[dim.stored]
-    gaps = gaps[~np.isnan(gaps)]
-    return float(gaps.max()) if len(gaps) else 0.0
+    largest = float(np.fmax.reduce(gaps)) if len(gaps) else 0.0  # passes over NaN
+    return 0.0 if math.isnan(largest) else largest
 
 
 def limits(
@@ -219,7 +226,7 @@ def make_segment(
     where = layout.place(stored, keys)
     if unknown is not None:
         where[unknown] = -1
-    offsets = np.empty(layout.buckets + 1, np.int32)
+    offsets = np.empty(layout.buckets + 1, np.uint32)
     order = np.empty(count, np.int32)
     buckets.group(where, layout.buckets, offsets, order)
     order = order[: offsets[-1]]

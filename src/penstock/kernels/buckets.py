@@ -67,14 +67,14 @@ def group(where: Array, buckets: int, offsets: Array, order: Array) -> None:
     offsets[:] = 0
     for i in range(where.shape[0]):
         if where[i] >= 0:
-            offsets[where[i] + 1] += 1
+            offsets[where[i] + 1] += np.uint32(1)
     for b in range(buckets):
         offsets[b + 1] += offsets[b]
     for i in range(where.shape[0]):
         if where[i] >= 0:
             b = where[i]
             order[offsets[b]] = i
-            offsets[b] += 1
+            offsets[b] += np.uint32(1)
     for b in range(buckets, 0, -1):
         offsets[b] = offsets[b - 1]
     offsets[0] = 0

@@ -139,8 +139,9 @@ class EntryIndex:
             equal = self.choice.equal
             layout = Hash([s for s, _ in equal], [p for _, p in equal], len(keys[0]))
         else:
-            widths = self._widths(values, probe) if probe is not None else self._known_widths
-            self._known_widths = widths
+            if probe is not None:
+                self._known_widths = self._widths(_sample_of(values), probe)
+            widths = self._known_widths
             layout = Grid(self.choice.dims, values, widths)
         unknown = None
         for number in used:
@@ -280,7 +281,7 @@ class EntryIndex:
         if len(lo) > SORT_PROBES and segment.layout.buckets > 1:
             # Probes of one region one after another: what they look at is in the cache.
             rows = segment.layout.buckets // segment.layout.columns
-            offsets = np.empty(rows + 1, np.int32)
+            offsets = np.empty(rows + 1, np.uint32)
             buckets.group(ranges.x0, rows, offsets, order)
         shape = shape_of(side, probe, stored)
         function = load(generate_bucket(self._predicate, shape))
@@ -300,6 +301,10 @@ def _halves(constraint: Any) -> tuple[Any, Any]:
 
 def _sample(keys: Sequence[Array]) -> list[Array]:
     """Evenly spread elements of each column."""
-    count = len(keys[0]) if keys else 0
-    picked = np.linspace(0, count - 1, min(count, SAMPLE)).astype(np.int64) if count else slice(0)
-    return [key[picked] for key in keys]
+    return list(_sample_of(dict(enumerate(keys))).values())
+
+
+def _sample_of(columns: Mapping[int, Array]) -> dict[int, Array]:
+    count = len(next(iter(columns.values()))) if columns else 0
+    picked = np.linspace(0, max(count - 1, 0), min(count, SAMPLE)).astype(np.int64)
+    return {number: column[picked] for number, column in columns.items()}

@@ -123,16 +123,17 @@ def generate_bucket(predicate: Predicate, shape: Shape) -> str:
     the probes; the cells each must look into; the cells per row; the segment's offsets and entries;
     then as for :func:`generate`, with one result column: probe and entry in one number, the probe
     in its upper half. It returns the number of pairs (-1 if they do not fit) and of candidates.
+
+    Few candidates are looked at one by one, straight in the columns: slices would cost more than
+    the comparisons. Offsets are unsigned, so that no index can be negative.
     """
     names = _Names(predicate, shape)
-    condition = f"({names.condition(predicate.condition)})"
-    if shape.times:
-        condition = f"(cx[j] > xl) & {condition}"
-    if shape.times == "both":
-        condition = f"(ct[j] < xh) & {condition}"
-    condition = f"(ce[j] >= low) & (ce[j] < high) & {condition}"
     scalars = "\n        ".join(f"{name} = {array}[i]" for name, array in names.probe_columns)
-    slices = "\n            ".join(f"{name} = {array}[s:e]" for name, array in names.stored_columns)
+    slices = "\n                ".join(
+        f"{name} = {array}[s:e]" for name, array in names.stored_columns
+    )
+    direct = _with_bounds(_Names(predicate, shape, direct=True), predicate, shape)
+    sliced = _with_bounds(names, predicate, shape)
     parameters = ["lo", "hi", "probes", "x0", "x1", "y0", "y1", "columns", "offsets", "entries"]
     parameters += [array for _, array in names.probe_columns]
     parameters += [array for _, array in names.stored_columns]
@@ -159,29 +160,48 @@ def kernel({", ".join(parameters)}, out):
             if s >= e:
                 continue
             candidates += e - s
-            ce = entries[s:e]
-            {slices or "pass"}
             if e - s > {LONG_RANGE}:
+                ce = entries[s:e]
+                {slices or "pass"}
                 hits = np.int32(0)
                 for j in range(e - s):
-                    hits += np.int32({condition})
+                    hits += np.int32({sliced})
                 if hits == 0:
                     continue
-            for j in range(e - s):
-                if {condition}:
+            for j in range(s, e):
+                if {direct}:
                     if found >= out.shape[0]:
                         return -1, candidates
-                    out[found] = (np.int64(i) << 32) | np.int64(ce[j])
+                    out[found] = (np.int64(i) << 32) | np.int64(entries[j])
                     found += 1
     return found, candidates
 '''
 
 
-class _Names:
-    """The names that the keys of the two sides have in the source."""
+def _with_bounds(names: _Names, predicate: Predicate, shape: Shape) -> str:
+    """The condition, and that the entry is live for the probe."""
+    entry = "entries[j]" if names.direct else "ce[j]"
+    times, expiry = names.time_columns
+    terms = [f"({entry} >= low) & ({entry} < high)"]
+    if shape.times:
+        terms.append(f"({expiry}[j] > xl)")
+    if shape.times == "both":
+        terms.append(f"({times}[j] < xh)")
+    terms.append(f"({names.condition(predicate.condition)})")
+    return " & ".join(terms)
 
-    def __init__(self, predicate: Predicate, shape: Shape) -> None:
+
+class _Names:
+    """The names that the keys of the two sides have in the source.
+
+    ``direct``: stored columns are read where they are, not in slices of them.
+    """
+
+    def __init__(self, predicate: Predicate, shape: Shape, direct: bool = False) -> None:
         self._shape = shape
+        self.direct = direct
+        self._stored = "q" if direct else "c"
+        self.time_columns = ("stored_time", "stored_expiry") if direct else ("ct", "cx")
         self.probe_columns: list[tuple[str, str]] = []
         self.stored_columns: list[tuple[str, str]] = []
         for side in (shape.probe, 1 - shape.probe):
@@ -242,7 +262,7 @@ class _Names:
         if isinstance(operand, KeyOperand):
             if operand.side == self._shape.probe:
                 return f"a{operand.index}"
-            return f"c{operand.index}[j]"
+            return f"{self._stored}{operand.index}[j]"
         args = [self._operand(arg) for arg in operand.args]
         if operand.op == "neg":
             return f"(-{args[0]})"
@@ -261,7 +281,9 @@ class _Names:
     def _valid(self, key: KeyOperand) -> str:
         if not self._shape.nulls[key.side][key.index]:
             return ""
-        return f"av{key.index}" if key.side == self._shape.probe else f"cv{key.index}[j]"
+        if key.side == self._shape.probe:
+            return f"av{key.index}"
+        return f"{self._stored}v{key.index}[j]"
 
 
 def _keys(operand: Operand) -> list[KeyOperand]:
