@@ -55,6 +55,10 @@ OrderBy = Annotated[
     typer.Option(metavar="COLUMN", help="The column that the streams are merged by."),
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="The engine to run on.")]
+Kernel = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Force the kernel: nested-loop, hash, band or sorted."),
+]
 RowOrder = Annotated[
     Order | None, typer.Option("--order", help="The order of the rows, instead of EMIT ORDER.")
 ]
@@ -105,6 +109,7 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Write the rows to .parquet, .csv, .jsonl.")
     ] = None,
     order: RowOrder = None,
+    kernel: Kernel = None,
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
     ] = None,
@@ -119,7 +124,12 @@ def run(
             "Name a file in a directory that exists.",
         )
     ready = prepare(
-        _read(query), _parse_streams(stream), order_by, order.value if order else None, engine
+        _read(query),
+        _parse_streams(stream),
+        order_by,
+        order.value if order else None,
+        engine,
+        kernel=kernel,
     )
     result, table = _with_progress(ready, lambda progress: execute(ready, out, progress))
     if table is not None:
@@ -137,6 +147,7 @@ def replay(
         int, typer.Option(min=1, metavar="N", help="Hand N events at a time to the engine.")
     ] = 1,
     order: RowOrder = None,
+    kernel: Kernel = None,
 ) -> None:
     """Run a script of events and compare what comes with what it expects."""
     from penstock.replay import Replay
@@ -152,7 +163,8 @@ def replay(
         print(f"{script}, {text}", file=sys.stderr)
 
     with EngineTarget(engine) as target:
-        Replay(target, batch, order.value if order else None, print, fail).run(steps)
+        options = (order.value if order else None, kernel)
+        Replay(target, batch, *options, print, fail).run(steps)
     if failures:
         raise typer.Exit(1)
 
@@ -162,12 +174,13 @@ def explain(
     query: QueryFile,
     stream: Streams = [],  # noqa: B006  (as above)
     order_by: OrderBy = None,
+    kernel: Kernel = None,
     engine: EngineName = "local",
 ) -> None:
     """Show the plan, the program and the kernel of a query, and why."""
     from penstock.run import install
 
-    ready = install(_read(query), _parse_streams(stream), order_by, None, engine)
+    ready = install(_read(query), _parse_streams(stream), order_by, None, engine, kernel=kernel)
     with ready.engine:
         print(ready.query.explain())
 

@@ -76,6 +76,8 @@ class Replay:
         How many events it is handed at a time.
     order
         Overrides the EMIT ORDER of every query.
+    kernel
+        Forces the kernel of every join.
     print_line
         Takes every line of output.
     print_failure
@@ -87,12 +89,14 @@ class Replay:
         target: Target,
         batch: int,
         order: str | None,
+        kernel: str | None,
         print_line: Callable[[str], None],
         print_failure: Callable[[str], None],
     ) -> None:
         self._target = target
         self._batch = batch
         self._order = order
+        self._kernel = kernel
         self._print_line = print_line
         self._expectations = Expectations(print_failure)
         self._streams: dict[str, Stream] = {}
@@ -141,7 +145,7 @@ class Replay:
         elif isinstance(step, InstallStep):
             self._install_order[step.query.lower()] = len(self._install_order)
             self._derived.discard(step.query.lower())
-            self._send(step.line, Install(step.query, step.sql, self._order))
+            self._send(step.line, Install(step.query, step.sql, self._order, self._kernel))
         elif isinstance(step, ChangeStep):
             self._send(step.line, Change(step.query, step.sql))
         else:

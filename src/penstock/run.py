@@ -157,6 +157,7 @@ def install(
     order: str | None = None,
     engine: str = "local",
     missing: str = FROM_COMMAND_LINE,
+    kernel: str | None = None,
 ) -> Installed:
     """Declare the streams and install the last SELECT of the text.
 
@@ -182,7 +183,7 @@ def install(
             order_column=order_by,
         )
         _create(started, text, found, declared, sources)
-        started.install(_in_place(text, selects[-1].text), RESULT, order)
+        started.install(_in_place(text, selects[-1].text), RESULT, order, kernel)
         return started
 
     try:
@@ -201,9 +202,10 @@ def prepare(
     order: str | None = None,
     engine: str = "local",
     missing: str = FROM_COMMAND_LINE,
+    kernel: str | None = None,
 ) -> Run:
     """As :func:`install`, and find what the query reads: it must all be there, and in order."""
-    ready = install(text, streams, order_by, order, engine, missing)
+    ready = install(text, streams, order_by, order, engine, missing, kernel)
     names = list(_streams_read(ready.engine, ready.query))
     for name in names:
         if name.lower() not in ready.sources:
@@ -214,9 +216,9 @@ def prepare(
     elif order_by is not None:
         order_columns([source.stream for source in sources], order_by)
     _warm_up(ready, sources)
-    kernel = _kernel(ready.query)
+    chosen = _kernel(ready.query)
     # Local joins are the three-step procedure (Teubner & Mueller 2011, §2.2) on one core.
-    summary = Summary(engine, kernel, "three-step" if kernel else None)
+    summary = Summary(engine, chosen, "three-step" if chosen else None)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
 

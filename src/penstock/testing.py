@@ -51,7 +51,7 @@ def run_on_oracle(script: str) -> ReplayResult:
 def _run(target: Target, script: str, batch: int, order: str | None) -> ReplayResult:
     result = ReplayResult()
     steps = parse_script(script)
-    Replay(target, batch, order, result.lines.append, result.failures.append).run(steps)
+    Replay(target, batch, order, None, result.lines.append, result.failures.append).run(steps)
     return result
 
 

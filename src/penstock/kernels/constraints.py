@@ -61,6 +61,7 @@ def _constraint(predicate: Predicate, term: Comparison, stored_side: int) -> lis
         if left.side != stored_side:
             left, right, op = right, left, FLIPPED[op]
         return [Constraint(left.index, right.index, *bound, op == "eq") for bound in _bounds(op, 0)]
+    left, right = _bare(left), _bare(right)
     if isinstance(right, Computed):
         left, right, op = right, left, FLIPPED[op]
     if not isinstance(left, Computed) or not isinstance(right, Constant):
@@ -74,8 +75,8 @@ def _constraint(predicate: Predicate, term: Comparison, stored_side: int) -> lis
 def _of_difference(left: Computed, op: str, value: float, stored_side: int) -> list[Constraint]:
     """Bounds from ``a - b <= c`` and ``abs(a - b) <= c``."""
     wide = value * LOOSE if value >= 0 else value / LOOSE
-    if left.op == "abs" and isinstance(left.args[0], Computed):
-        ends = _difference(left.args[0], stored_side)
+    if left.op == "abs":
+        ends = _difference(_bare(left.args[0]), stored_side)
         if ends is None or op not in ("lt", "le", "eq"):
             return []
         return [Constraint(ends[0].index, ends[1].index, -abs(wide), abs(wide))]
@@ -106,6 +107,13 @@ def _difference(operand: Operand, stored_side: int) -> tuple[KeyOperand, KeyOper
     if not isinstance(a, KeyOperand) or not isinstance(b, KeyOperand) or a.side == b.side:
         return None
     return (a, b) if a.side == stored_side else (b, a)
+
+
+def _bare(operand: Operand) -> Operand:
+    """The operand without widening casts, which change no number."""
+    while isinstance(operand, Computed) and operand.op == "widen":
+        operand = operand.args[0]
+    return operand
 
 
 def _bounds(op: str, offset: float) -> list[tuple[float, float]]:

@@ -55,13 +55,9 @@ def choose_kernel(join: Join, forced: str | None = None) -> tuple[str, str]:
         return forced, f"asked for; uses {_listed(found[forced])}"
     for kernel in ("hash", "band", "sorted"):
         if found[kernel]:
-            others = [
-                k for k in ("band", "sorted") if k != kernel and found[k] and kernel == "hash"
-            ]
-            also = (
-                f"; {others[0]} on {_listed(found[others[0]])} if that is rarer" if others else ""
-            )
-            return kernel, f"{WHY[kernel]} {_listed(found[kernel])}{also}"
+            also = usable.bands + usable.one_sided if kernel == "hash" else []
+            or_else = f"; or a range of {_listed(also)}, if fewer tuples pass that" if also else ""
+            return kernel, f"{WHY[kernel]} {_listed(found[kernel])}{or_else}"
     return "nested-loop", _why_nested(join)
 
 
@@ -80,6 +76,7 @@ WHY = {
 def _usable(join: Join) -> _Usable:
     equal: list[Expression] = []
     bands: list[Expression] = []
+    one_sided: list[Expression] = []
     bounds: list[tuple[Call, frozenset[Column], frozenset[Column]]] = []
     for term in conjuncts(join.compiled):
         if not isinstance(term, Call) or len(term.args) != 2:
@@ -92,7 +89,8 @@ def _usable(join: Join) -> _Usable:
             bounds.append((term, *_ends(term)))
         elif _is_band(term):
             bands.append(term)
-    one_sided: list[Expression] = []
+        elif _is_difference(term):
+            one_sided.append(term)
     for term, above, below in bounds:
         paired = any(above & b or below & a for t, a, b in bounds if t is not term)
         (bands if paired else one_sided).append(term)
@@ -117,6 +115,16 @@ def _is_band(term: Call) -> bool:
         return False
     inner = _bare(left.args[0]) if isinstance(left, Call) and left.op == "abs" else None
     return isinstance(inner, Call) and inner.op in ("sub", "sub_times") and len(sides(inner)) == 2
+
+
+def _is_difference(term: Call) -> bool:
+    """``a - b < constant`` or the like."""
+    left, right = map(_bare, term.args)
+    if not isinstance(right, Literal):
+        left, right = right, left
+    if term.op not in LOWER | UPPER or not isinstance(right, Literal):
+        return False
+    return isinstance(left, Call) and left.op in ("sub", "sub_times") and len(sides(left)) == 2
 
 
 def _bare(expression: Expression) -> Expression:

@@ -202,7 +202,7 @@ class Query:
 
     def explain(self) -> str:
         """The plan, the program and the kernel, with the reason for it."""
-        return self._engine.explain(self.text)
+        return self._engine.explain(self.text, self.kernel)
 
     def metrics(self) -> dict[str, Any]:
         """Counts since the query was installed, and the state of its windows."""

@@ -1,0 +1,265 @@
+"""Every index finds what the nested loop finds, on friendly and on hostile data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.engines.local.engine import Engine
+from penstock.errors import InputError
+from penstock.kernels import compiled, entry_index
+from penstock.streams.events import Merged
+from penstock.streams.schema import Stream
+
+R = Stream.of(
+    "R",
+    pa.schema(
+        {"t": pa.int64(), "i": pa.int32(), "k": pa.int64(), "f": pa.float32(), "s": pa.string()}
+    ),
+    bounded=True,
+)
+S = Stream.of("S", R.schema, bounded=True)
+
+HASHED = {
+    "r.i = s.i": "hash",
+    "r.k = s.k AND r.s = s.s": "hash",
+    "r.s = s.s": "hash",
+    "r.f = s.f": "hash",
+    "r.i = s.k + 1 AND r.f < s.f": "hash",
+}
+RANGED = {
+    "r.i BETWEEN s.i - 2 AND s.i + 2": "band",
+    "r.i BETWEEN s.i - 2 AND s.i + 2 AND r.f BETWEEN s.f - 1.5e0 AND s.f + 1.5e0": "band",
+    "ABS(r.f - s.f) <= 0.25": "band",
+    "ABS(r.k - s.k) < 3 AND r.s <> s.s": "band",
+    "r.k >= s.k AND r.k <= s.k + 1": "band",
+    "s.f > r.f - 1e0 AND s.f < r.f + 2e0 AND r.i <> s.i": "band",
+    "r.i < s.i": "sorted",
+    "r.f >= s.f AND r.i <> s.i": "sorted",
+    "r.k - s.k > 2": "sorted",
+}
+WINDOWS = ("[ROWS 40]", "[ROWS 1]", "[RANGE 30 WATTR t SLACK 9]", "[UNBOUNDED]")
+
+
+def column(rng: np.random.Generator, shape: str, count: int) -> np.ndarray[Any, Any]:
+    """Whole numbers of some distribution."""
+    if shape == "equal":
+        return np.full(count, 7)
+    if shape == "zipf":
+        return np.minimum(rng.zipf(1.3, count), 1 << 30)
+    if shape == "sorted":
+        return np.arange(count)
+    if shape == "drifting":
+        return np.arange(count) // 3 + rng.integers(0, 4, count)
+    if shape == "extreme":
+        edges = np.array([-(1 << 31), (1 << 31) - 1, 0, -1, 1])
+        return edges[rng.integers(0, len(edges), count)]
+    return rng.integers(-20, 20, count)
+
+
+def arrivals(seed: int, shape: str, count: int, nulls: bool) -> Merged:
+    rng = np.random.default_rng(seed)
+    which = rng.integers(0, 2, count).astype(np.int8)
+    batches = []
+    for side in (0, 1):
+        at = np.flatnonzero(which == side)
+        rows = len(at)
+        numbers = column(rng, shape, rows)
+        floats = numbers.astype(np.float32) / 4
+        special = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
+        odd = rng.random(rows) < 0.05
+        floats[odd] = special[rng.integers(0, 4, int(odd.sum()))]
+        large = numbers.astype(np.int64)
+        if shape == "extreme":
+            ends = np.array([np.iinfo(np.int64).min, np.iinfo(np.int64).max, 0, 5])
+            large = ends[rng.integers(0, 4, rows)]
+        gone = (rng.random(rows) < 0.1) if nulls else np.zeros(rows, np.bool_)
+        words = np.array(["a", "b", "", "ab"])[numbers % 4]
+        arrays = [
+            pa.array(at - rng.integers(0, 9, rows), pa.int64()),
+            pa.array(numbers, pa.int32(), mask=gone),
+            pa.array(large, pa.int64(), mask=np.roll(gone, 1)),
+            pa.array(floats, pa.float32(), mask=np.roll(gone, 2)),
+            pa.array(words, pa.string(), mask=np.roll(gone, 3)),
+        ]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=R.schema))
+    return Merged(("R", "S"), (batches[0], batches[1]), which)
+
+
+def rows_of(on: str, window: str, join: str, merged: Merged, batch: int, **how: Any) -> list[Any]:
+    kernel = how.pop("kernel", None)
+    engine = Engine(batch_rows=batch, buffer_rows=1 << 24, **how)
+    engine.stream("R", R.schema, bounded=True)
+    engine.stream("S", S.schema, bounded=True)
+    columns = (
+        "r.t AS rt, r.k AS rk"
+        if join in ("SEMI JOIN", "ANTI JOIN")
+        else "r.t AS rt, s.t AS st, r.k AS rk, s.k AS sk"
+    )
+    query = engine.install(
+        f"SELECT {columns} FROM R {window} AS r {join} S {window} AS s ON {on}", kernel=kernel
+    )
+    engine.feed([merged])
+    engine.end()
+    return [row for result in query.drain() for row in zip(result.positions.tolist(), *(
+        column.to_pylist() for column in result.batch.columns
+    ), strict=True)]  # fmt: skip
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Indexes are used from the second tuple on, however little they help.
+
+    Generated kernels run as the Python they are: hundreds of them would take minutes to compile.
+    """
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    compiled.load.cache_clear()
+    monkeypatch.setattr(entry_index, "LONGEST_TAIL", 1)
+    monkeypatch.setattr(entry_index, "SORT_PROBES", 2)
+    monkeypatch.setattr(entry_index, "TOO_MANY", 2.0)
+    yield
+    compiled.load.cache_clear()
+
+
+@pytest.mark.parametrize("on", HASHED | RANGED)
+@pytest.mark.parametrize("shape", ["equal", "zipf", "sorted", "drifting", "extreme", "even"])
+def test_an_index_finds_what_evaluating_every_pair_finds(eager: None, on: str, shape: str) -> None:
+    kernels = [(HASHED | RANGED)[on], None]
+    if on in RANGED:
+        kernels.append("sorted")
+    for number, window in enumerate(WINDOWS):
+        merged = arrivals(len(on) + number, shape, 240, nulls=number % 2 == 1)
+        join = ("JOIN", "LEFT JOIN", "SEMI JOIN", "FULL JOIN")[number]
+        expected = rows_of(on, window, join, merged, 1000, compile_predicates=False)
+        for kernel in kernels:
+            batch = (7, 1000, 64)[number % 3]
+            assert rows_of(on, window, join, merged, batch, kernel=kernel) == expected
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(sorted(HASHED | RANGED)),
+    st.sampled_from(WINDOWS),
+    st.sampled_from(("equal", "zipf", "sorted", "drifting", "extreme", "even")),
+    st.sampled_from(("JOIN", "RIGHT JOIN", "ANTI JOIN")),
+    st.integers(0, 1 << 20),
+    st.sampled_from((1, 5, 33, 400)),
+)
+def test_random_data_and_batches(
+    on: str, window: str, shape: str, join: str, seed: int, batch: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", 1)
+        compiled.load.cache_clear()
+        patch.setattr(entry_index, "LONGEST_TAIL", 3)
+        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        merged = arrivals(seed, shape, 120, nulls=bool(seed % 2))
+        expected = rows_of(on, window, join, merged, 1000, compile_predicates=False)
+        assert rows_of(on, window, join, merged, batch) == expected
+        compiled.load.cache_clear()
+
+
+def test_every_index_offers_itself_where_it_can() -> None:
+    """A predicate that an index can serve is served by one, not by the nested loop in its name."""
+    for on, kernel in (HASHED | RANGED).items():
+        engine = Engine()
+        engine.stream("R", R.schema)
+        engine.stream("S", S.schema)
+        query = engine.install(
+            f"SELECT r.t FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON {on}", kernel=kernel
+        )
+        (join,) = query.pipeline.joins
+        assert [side.entry_index is not None for side in join.sides] == [True, True], on
+
+
+def test_a_large_window_wraps_and_is_indexed_anew() -> None:
+    merged = arrivals(5, "even", 30_000, nulls=False)
+    on, window = "r.i = s.i AND r.f BETWEEN s.f - 1e0 AND s.f + 1e0", "[ROWS 3000]"
+    expected = rows_of(on, window, "JOIN", merged, 30_000, kernel="nested-loop")
+    for kernel in (None, "hash", "band"):
+        assert rows_of(on, window, "JOIN", merged, 4_000, kernel=kernel) == expected
+
+
+def test_the_condition_that_lets_fewest_through_is_used() -> None:
+    """The equality holds for every pair here, the range for few: the range is indexed."""
+    rng = np.random.default_rng(1)
+    which = np.tile(np.array([0, 1], np.int8), 4_000)
+    table = pa.record_batch({"k": np.zeros(4_000, np.int64), "x": rng.integers(0, 1 << 30, 4_000)})
+    engine = Engine(buffer_rows=1 << 24)
+    for name in ("R", "S"):
+        engine.stream(name, table.schema)
+    query = engine.install(
+        "SELECT r.x FROM R [ROWS 9999] AS r JOIN S [ROWS 9999] AS s "
+        "ON r.k = s.k AND r.x BETWEEN s.x - 9 AND s.x + 9"
+    )
+    engine.feed([Merged(("R", "S"), (table, table), which)])
+    assert query.metrics()["kernels"] == [("band", "band")]
+    assert "kernel hash: equality on (r.k = s.k); or a range of (r.x >= (s.x - 9)) and " in (
+        query.explain()
+    )
+
+
+def test_equal_keys_everywhere_cost_no_more_than_the_nested_loop() -> None:
+    merged = arrivals(1, "equal", 20_000, nulls=False)
+    engine = Engine(buffer_rows=1 << 28)
+    engine.stream("R", R.schema)
+    engine.stream("S", S.schema)
+    query = engine.install(
+        "SELECT r.t FROM R [ROWS 2000] AS r JOIN S [ROWS 2000] AS s ON r.i = s.i AND r.t = s.t + 1"
+    )
+    nested = engine.install(
+        "SELECT r.t FROM R [ROWS 2000] AS r JOIN S [ROWS 2000] AS s ON r.i = s.i AND r.t = s.t + 1",
+        kernel="nested-loop",
+    )
+    engine.feed([merged])
+    assert query.rows().equals(nested.rows())
+    assert query.metrics()["comparisons"] <= nested.metrics()["comparisons"]
+
+
+@pytest.mark.parametrize(
+    ("on", "kernel", "message"),
+    [
+        (
+            "r.i < s.i",
+            "hash",
+            "the kernel 'hash' cannot serve the join predicate (r.i < s.i)\n"
+            "It needs an equality between a column of each side; leave the kernel out, or write "
+            "nested-loop.",
+        ),
+        (
+            "r.i = s.i",
+            "band",
+            "the kernel 'band' cannot serve the join predicate (r.i = s.i)\n"
+            "It needs a column of one side between two bounds of the other; leave the kernel out, "
+            "or write nested-loop.",
+        ),
+        (
+            "r.i = s.i OR r.k = s.k",
+            "sorted",
+            "the kernel 'sorted' cannot serve the join predicate ((r.i = s.i) OR (r.k = s.k))\n"
+            "It needs an inequality between a column of each side; leave the kernel out, or write "
+            "nested-loop.",
+        ),
+        (
+            "TRUE",
+            "grid",
+            "unknown kernel 'grid'\nWrite one of: nested-loop, hash, band, sorted.",
+        ),
+    ],
+)
+def test_a_kernel_that_cannot_serve_is_refused(on: str, kernel: str, message: str) -> None:
+    engine = Engine()
+    engine.stream("R", R.schema)
+    engine.stream("S", S.schema)
+    with pytest.raises(InputError) as caught:
+        engine.install(
+            f"SELECT r.t FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON {on}", kernel=kernel
+        )
+    assert str(caught.value) == message
