@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import penstock.sql  # noqa: F401  first, or importing it later would hide the function sql
-from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, SqlError
+from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, SqlError, StateError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +21,7 @@ __all__ = [
     "MemoryLimit",
     "PenstockError",
     "SqlError",
+    "StateError",
     "__version__",
     "connect",
     "restore",

@@ -99,7 +99,7 @@ def test_explain_installs_nothing_and_says_plan_program_and_kernel(engine: Engin
     assert "       filter R: (r.x > 3)" in lines
     assert "       compiled: (r.x < s.a)" in lines
     assert lines[-2:] == [
-        "kernel nested-loop: serves every predicate; the only kernel of this version",
+        "kernel sorted: one-sided inequality of (r.x < s.a)",
         "order none",
     ]
     assert engine.install(f"{PAIRS} AND r.x > 3").explain() == text
@@ -331,6 +331,7 @@ def test_metrics_count(engine: Engine) -> None:
         "dead_letters": 0,
         "expression_failures": 0,
         "comparisons": 2,
+        "kernels": [("nested-loop", "nested-loop")],
         "matches": 1,
         "window_tuples": [1, 2],
         "undrained_rows": 1,

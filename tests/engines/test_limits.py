@@ -169,8 +169,21 @@ def test_pairs_are_made_in_steps_of_bounded_size(monkeypatch: pytest.MonkeyPatch
     assert count == 300 * 300
 
 
-def test_a_drained_query_goes_on_by_itself_and_saves_whole(tmp_path: Any) -> None:
+def test_a_push_that_is_wholly_taken_returns() -> None:
+    engine = connect(buffer_rows=10, push_timeout=0.0)
+    q = engine.install("SELECT x FROM R")
+    engine.push("R", numbers(0, 100))
+    with pytest.raises(BufferFull) as caught:
+        engine.push("R", numbers(100, 101))
+    assert caught.value.taken == 0
+    assert values(q) == list(range(100))
+
+
+def test_a_drained_query_goes_on_by_itself_and_saves_whole(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a refused push has left half-way is done as room is made, not only at the next push."""
+    monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 30)
     engine = connect(buffer_rows=10, batch_rows=50, push_timeout=0.0)
     q = engine.install(CROSS.format(rows=20))
     engine.push("S", numbers(0, 20))

@@ -8,7 +8,9 @@ of both sides at one position have the same key: they act together.
 from __future__ import annotations
 
 import decimal
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from penstock.blocks.punctuator import Ticks
 from penstock.blocks.run import Ended, Letters, Run
 from penstock.kernels.vector import vector_of
 from penstock.streams.batches import take
+from penstock.streams.literals import format_array, format_value
 from penstock.streams.windows import Range
 
 Indices = npt.NDArray[np.int64]
@@ -59,17 +62,21 @@ class _Judged:
 
 
 def physical_to_tick(side: JoinSide, value: object) -> int | float:
-    """A physical value of the side's time attribute as a tick of its query's clock."""
+    """A physical value of the side's time attribute as a tick of its query's clock.
+
+    A promise that falls between two ticks lets expire what the tick before it does: no tuple can
+    be late by the rest, since none has a time between two ticks.
+    """
     assert side.time is not None
+    number: Any = value
     if side.clock.floating:
-        return float(value)  # type: ignore[arg-type]
+        return float(number)
+    if isinstance(number, float) and math.isinf(number):
+        return side.clock.highest if number > 0 else side.clock.lowest
     kind = side.rows.schema.field(side.time.column).type
-    number = decimal.Decimal(value) if not isinstance(value, decimal.Decimal) else value  # type: ignore[arg-type]
-    if pa.types.is_decimal(kind):
-        number = number.scaleb(kind.scale)
-    ticks = number * int(side.time.factor)
-    whole = int(ticks.to_integral_value(decimal.ROUND_CEILING))
-    return max(int(side.clock.lowest), min(int(side.clock.highest), whole))
+    scale = 10**kind.scale if pa.types.is_decimal(kind) else 1
+    ticks = math.floor(Fraction(number) * scale * int(side.time.factor))
+    return max(int(side.clock.lowest), min(int(side.clock.highest), ticks))
 
 
 def admit(side: JoinSide, run: Run, stream: str) -> Admitted:
@@ -106,7 +113,7 @@ def admit(side: JoinSide, run: Run, stream: str) -> Admitted:
 
 
 def _times(side: JoinSide, batch: pa.RecordBatch) -> Ticks:
-    """The tick of each tuple; none is NULL or NaN, see :mod:`penstock.blocks.screen`."""
+    """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.screen`."""
     assert side.time is not None
     column = batch.column(side.time.column)
     values = np.asarray(vector_of(column).values)
@@ -116,10 +123,7 @@ def _times(side: JoinSide, batch: pa.RecordBatch) -> Ticks:
         return floats
     factor = int(side.time.factor)
     ticks = values.astype(np.int64, copy=False)
-    if factor != 1:
-        limit = int(side.clock.highest) // factor
-        ticks = np.clip(ticks, -limit, limit) * factor
-    return ticks
+    return ticks * factor if factor != 1 else ticks
 
 
 def _judge(side: JoinSide, run: Run, keys: Indices, times: Ticks | None) -> _Judged:
@@ -167,29 +171,33 @@ def _late(
     assert side.time is not None
     gone = np.flatnonzero(late)
     kind = batch.schema.field(side.time.column).type
-    column = batch.column(side.time.column)
+    late_batch = take(batch, gone)
+    shown = format_array(late_batch.column(side.time.column))
     reasons = [
-        f"{side.time.name} = {column[int(i)].as_py()} is before the punctuation "
-        f"{_show_tick(side, before[i].item(), kind)}"
-        for i in gone
+        f"{side.time.name} = {value} is before the punctuation {_show_tick(side, tick, kind)}"
+        for value, tick in zip(shown, before[gone].tolist(), strict=True)
     ]
-    return Letters("late", stream, take(batch, gone), positions[gone], reasons)
+    return Letters("late", stream, late_batch, positions[gone], reasons)
 
 
 def _show_tick(side: JoinSide, tick: int | float, kind: pa.DataType) -> str:
     """A promise as a value of the time attribute's type."""
+    if tick == side.clock.highest:
+        return "at its end"
     value = tick_to_physical(side, tick)
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        storage: Any = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-        return str(pa.array([value], storage).cast(kind)[0].as_py())
-    return str(value)
+    if isinstance(value, Fraction):
+        value = math.ceil(value)
+    return format_value(value, kind)
 
 
 def tick_to_physical(side: JoinSide, tick: int | float) -> object:
-    """The smallest physical value of the time attribute that is not before the tick."""
+    """A tick as a physical value of the time attribute; a fraction where it falls between two."""
     assert side.time is not None
     if side.clock.floating:
         return tick
-    units = -(-int(tick) // int(side.time.factor))
     kind = side.rows.schema.field(side.time.column).type
-    return decimal.Decimal(units).scaleb(-kind.scale) if pa.types.is_decimal(kind) else units
+    units = Fraction(int(tick), int(side.time.factor))
+    if units.denominator != 1:
+        return units / 10**kind.scale if pa.types.is_decimal(kind) else units
+    whole = units.numerator
+    return decimal.Decimal(whole).scaleb(-kind.scale) if pa.types.is_decimal(kind) else whole

@@ -78,7 +78,13 @@ class JoinBlock:
     def program(self, instruction: JoinStreams | SetWindow) -> None:
         """Take another predicate, output columns or window; the windows are kept."""
         if isinstance(instruction, SetWindow):
-            self.sides[instruction.side].set_window(instruction.window, instruction.time)
+            side = self.sides[instruction.side]
+            before = side.time
+            side.set_window(instruction.window, instruction.time)
+            if before is not None and side.time is not None and before.factor != side.time.factor:
+                ratio = int(side.time.factor) // int(before.factor)
+                promised = np.array([self.promised[side.index]], self.clock.dtype)
+                self.promised[side.index] = self.clock.scaled(promised, ratio)[0].item()
             return
         self._columns = instruction.columns
         self.matcher.program(instruction)
@@ -134,6 +140,11 @@ class JoinBlock:
         left, right = self.sides
         left.forget(right)
         right.forget(left)
+        wasteful = [side for side in self.sides if side.is_mostly_expired()]
+        for side in wasteful:
+            side.pack()
+        if wasteful:
+            self.matcher.rebuild()
 
     # -- a run ------------------------------------------------------------------------------
 
@@ -218,10 +229,12 @@ class JoinBlock:
         # A single event may have as many partners as the window holds; it cannot be split.
         most = MOST_PAIRS if stop - start > 1 else None
         parts = []
+        counted = self.matcher.comparisons, self.failures.count
         for side in self.sides:
             mine = ranks.tuples[side.index]
             pairs = self.matcher.match(side, probes[side.index], mine, start, stop, most)
             if pairs is None:
+                self.matcher.comparisons, self.failures.count = counted  # it will be done again
                 return None
             parts.append(pairs)
         (left_probe, right_stored, left_ranks), (right_probe, left_stored, right_ranks) = parts

@@ -8,7 +8,7 @@ the part of a window that one probe may see is an index range.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,9 @@ class Keyed:
     valid: list[Mask | None]
 
 
+WORTH_PACKING = 4096
+
+
 class JoinSide:
     """The state of one side. ``index`` 0 is the left (R), 1 the right (S)."""
 
@@ -89,7 +92,7 @@ class JoinSide:
     def set_window(self, window: Window, time: TimeAttribute | None) -> None:
         """Take a window of this size. What has expired stays expired."""
         if self.time is not None and time is not None and self.time.factor != time.factor:
-            self._rescale(time.factor / self.time.factor)
+            window, time = self._rescale(window, time)
         self.window, self.time = window, time
         if self.entry_index is not None:
             self.entry_index.clear()
@@ -99,19 +102,24 @@ class JoinSide:
             gone = self.expiry.view() == self.clock.lowest
             self.expiry.replace(np.where(gone, self.clock.lowest, expiry))
 
-    def _rescale(self, ratio: float) -> None:
-        """The query's clock ticks faster or slower from here on."""
+    def _rescale(self, window: Window, time: TimeAttribute) -> tuple[Window, TimeAttribute]:
+        """Let the clock tick in the finer of the old and the new ticks, so that nothing is rounded.
 
-        def scaled(tick: int | float) -> int | float:
-            ends = (self.clock.lowest, self.clock.highest)
-            return tick if tick in ends else type(tick)(tick * ratio)
-
+        Returns the window and the attribute in those ticks.
+        """
+        assert self.time is not None
+        old, new = int(self.time.factor), int(time.factor)
+        if new < old:
+            if isinstance(window, Range):
+                slack = None if window.slack is None else window.slack * (old // new)
+                window = Range(window.size * (old // new), slack)
+            return window, replace(time, factor=old)
+        ratio = new // old
         for column in (self.times, self.expiry):
-            values = column.view()
-            inside = (values != self.clock.lowest) & (values != self.clock.highest)
-            column.replace(np.where(inside, (values * ratio).astype(values.dtype), values))
-        self.punctuator.seen = scaled(self.punctuator.seen)
-        self.punctuator.promise = scaled(self.punctuator.promise)
+            column.replace(self.clock.scaled(column.view(), ratio))
+        ends = np.array([self.punctuator.seen, self.punctuator.promise], self.clock.dtype)
+        self.punctuator.seen, self.punctuator.promise = self.clock.scaled(ends, ratio).tolist()
+        return window, time
 
     def set_keys(
         self,
@@ -127,9 +135,11 @@ class JoinSide:
         self.seqs = None if condition == TRUE else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key, Buffer(_dtype(key))) for key in keys]
         seq = self.rows.first
+        counted = self._failures.count
         for batch in self.rows.batches():
             self._store(self.keyed(batch, dictionary), seq, batch.num_rows)
             seq += batch.num_rows
+        self._failures.count = counted  # these tuples have been counted when they arrived
 
     # -- arrival ----------------------------------------------------------------------------
 
@@ -249,8 +259,31 @@ class JoinSide:
         if isinstance(self.window, Range) and not self.in_order:
             expiry = self.expiry.view()
             expiry[expiry <= other.punctuator.promise] = self.clock.lowest
-        if not count:
-            return
+        if count:
+            self._drop(first, count)
+
+    def is_mostly_expired(self) -> bool:
+        """Whether, of times out of order, more expired tuples than live ones are held."""
+        if self.in_order or not isinstance(self.window, Range) or len(self.rows) < WORTH_PACKING:
+            return False
+        expired = int(np.count_nonzero(self.expiry.view() == self.clock.lowest))
+        return 2 * expired > len(self.rows)
+
+    def pack(self) -> None:
+        """Keep the live tuples alone, under new sequence numbers; their keys must be set anew."""
+        live = np.flatnonzero(self.expiry.view() != self.clock.lowest)
+        seqs = live + self.rows.first
+        packed = RowStore(self.rows.schema)
+        packed.first = packed.next = self.rows.next - len(live)
+        packed.append(self.rows.take(seqs, range(len(self.rows.schema))))
+        self.rows = packed
+        for column in (self.times, self.expiry, self.matched, self.arrived):
+            if column is not None:
+                column.replace(column.view()[live])
+        times = self.times.view()
+        self.in_order = bool((times[1:] >= times[:-1]).all())
+
+    def _drop(self, first: int, count: int) -> None:
         for column in (self.times, self.expiry, self.matched, self.arrived):
             if column is not None and len(column):
                 column.drop(count)

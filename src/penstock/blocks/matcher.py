@@ -137,11 +137,13 @@ class Matcher:
         elif isinstance(other.window, Range) and times is not None and low is not None:
             if isinstance(side.window, Range):
                 upper = side.clock.later(times, side.window.size)
-            if not by_time:
-                lo += np.searchsorted(other.expiry.view(), low, side="right")
-                if upper is not None:
-                    after = other.rows.first + np.searchsorted(other.times.view(), upper)
-                    hi = np.minimum(hi, after)
+            # Of times out of order, the bounds are those of what came before or comes after.
+            expiry, stored = other.expiry.view(), other.times.view()
+            latest = np.maximum.accumulate(expiry) if by_time else expiry
+            lo += np.searchsorted(latest, low, side="right")
+            if upper is not None:
+                earliest = np.minimum.accumulate(stored[::-1])[::-1] if by_time else stored
+                hi = np.minimum(hi, other.rows.first + np.searchsorted(earliest, upper))
         numbers = np.arange(new_here, dtype=np.int64)
         if keyed.passed is not None:
             numbers = keyed.passed

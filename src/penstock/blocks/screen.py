@@ -1,8 +1,9 @@
-"""Setting aside tuples that have no time, before anything of a query sees them."""
+"""Setting aside tuples that have no usable time, before anything of a query sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,24 +11,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.blocks.run import Letters, Run
+from penstock.kernels.vector import vector_of
 from penstock.streams.batches import take
+from penstock.streams.windows import TimeAttribute
+
+FARTHEST = 1 << 62
+"""Ticks lie nearer to zero than this, so that no sum of a time and a window overflows."""
 
 
-def screen(run: Run, stream: str, columns: Sequence[int]) -> Run:
-    """The run without the tuples whose value in one of the columns is NULL or NaN.
+def screen(run: Run, stream: str, times: Sequence[TimeAttribute], floating: bool) -> Run:
+    """The run without the tuples whose time is NULL, NaN, or too far away for the query's clock.
 
     Those are dead letters, one each, whatever the number of windows that wanted their time.
     """
     batch = run.inputs[0]
     reasons: dict[int, str] = {}
-    for index in columns:
-        column, name = batch.column(index), batch.schema.field(index).name
+    for time in times:
+        column, name = batch.column(time.column), batch.schema.field(time.column).name
         if column.null_count:
             null = column.is_null().to_numpy(zero_copy_only=False)
             reasons = _because(f"NULL in time attribute {name}", null) | reasons
         if pa.types.is_floating(column.type):
             nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
             reasons = _because(f"NaN in time attribute {name}", nan) | reasons
+        if not floating and len(column):
+            far = _far(column, FARTHEST // int(time.factor))
+            reasons = _because(f"{name} does not fit the query's clock", far) | reasons
     if not reasons:
         return run
     gone = np.array(sorted(reasons), np.int64)
@@ -45,6 +54,16 @@ def screen(run: Run, stream: str, columns: Sequence[int]) -> Run:
         run.controls,
         (*run.letters, letters),
     )
+
+
+def _far(column: Any, limit: int) -> npt.NDArray[np.bool_]:
+    """Which values, in units of the column, are ``limit`` or more away from zero."""
+    vector = vector_of(column)
+    values = np.asarray(vector.values)
+    if limit > np.iinfo(values.dtype).max:
+        return np.zeros(len(values), np.bool_)
+    far: npt.NDArray[np.bool_] = (values >= limit) | (values <= -limit)
+    return far if vector.valid is None else far & vector.valid
 
 
 def _because(reason: str, rows: npt.NDArray[np.bool_]) -> dict[int, str]:

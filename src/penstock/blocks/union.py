@@ -39,9 +39,7 @@ class UnionBlock:
         made: list[Control] = []
         for position, index, control in arriving:
             if isinstance(control, Ended):
-                self.ended[index] = True
-                if all(self.ended):
-                    made.append(Ended(position))
+                made.extend(self._end(position, index))
             elif control.column is not None:
                 made.extend(self._promise(position, index, control))
         return made
@@ -50,7 +48,22 @@ class UnionBlock:
         column = promise.column
         assert column is not None
         before = self._smallest(column)
-        self.promises[index][column] = promise.value
+        known: Any = self.promises[index].get(column)
+        if known is None or promise.value > known:
+            self.promises[index][column] = promise.value
+        return self._risen(position, column, before)
+
+    def _end(self, position: int, index: int) -> list[Control]:
+        """An input that has ended holds the promises of the others back no longer."""
+        columns = sorted({column for known in self.promises for column in known})
+        before = [self._smallest(column) for column in columns]
+        self.ended[index] = True
+        if all(self.ended):
+            return [Ended(position)]
+        pairs = zip(columns, before, strict=True)
+        return [made for column, was in pairs for made in self._risen(position, column, was)]
+
+    def _risen(self, position: int, column: int, before: object | None) -> list[Control]:
         after = self._smallest(column)
         return [] if after is None or after == before else [Promise(position, column, after)]
 

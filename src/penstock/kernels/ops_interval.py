@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels import decimals, integers
+from penstock.kernels import integers
 from penstock.kernels.clock import days_of_months, months_of_days, units_per_second
 from penstock.kernels.context import Context, Operation
-from penstock.kernels.vector import Mask, Numbers, Vector, both, bounds
+from penstock.kernels.vector import Mask, Numbers, Vector, both
 from penstock.kernels.zones import DAY
 from penstock.sql.expressions import Call
 
@@ -74,14 +74,15 @@ def _sub_times(call: Call, context: Context) -> Vector:
         values, bad = integers.scale_up(days, DAY * MICROSECONDS)
         return _result(values, bad, valid, call, context)
     units = units_per_second(left.type)
-    (low, high), (other_low, other_high) = bounds(left.values), bounds(right.values)
-    if integers.holds(INT64, low - other_high, high - other_low):
-        values, bad = _in_units(left.values - right.values, units, MICROSECONDS)
-        return _result(values, bad, valid, call, context)
-    # The difference of nanoseconds may not fit in 64 bits although that in microseconds does.
-    exact = decimals.wide(left.values) - decimals.wide(right.values)
-    values, bad = integers.narrowed(exact * MICROSECONDS // units, INT64)
-    return _result(values, bad, valid, call, context)
+    if units > MICROSECONDS:
+        # The difference of nanoseconds may not fit in 64 bits although that in microseconds does.
+        per = units // MICROSECONDS
+        rest = left.values % per - right.values % per
+        values = left.values // per - right.values // per + rest // per
+        return _result(values, None, valid, call, context)
+    difference, bad = integers.subtract(left.values, right.values)
+    values, too_large = _in_units(difference, units, MICROSECONDS)
+    return _result(values, integers.either(bad, too_large), valid, call, context)
 
 
 OPERATIONS: dict[str, Operation] = {

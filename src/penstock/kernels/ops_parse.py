@@ -21,7 +21,7 @@ from penstock.kernels.zones import DAY
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE | re.ASCII)
-DATE = r"([+-]?[0-9]{4,7})-([0-9]{2})-([0-9]{2})"
+DATE = r"([+-]?[0-9]{4,12})-([0-9]{2})-([0-9]{2})"
 TIME = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
 OFFSET = r"Z|([+-])([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?"
 DATE_TEXT = re.compile(DATE)

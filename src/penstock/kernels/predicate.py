@@ -121,8 +121,9 @@ class Predicate:
         if expression.op == "not":
             return self._condition(expression.args[0], not positive)
         if expression.op in ("and", "or"):
-            terms = tuple(self._condition(arg, positive) for arg in expression.args)
-            return Both(terms) if (expression.op == "and") == positive else Either(terms)
+            parts = [self._condition(arg, positive) for arg in expression.args]
+            kind = Both if (expression.op == "and") == positive else Either
+            return kind(tuple(t for p in parts for t in (p.terms if type(p) is kind else (p,))))
         if expression.op == "in":
             subject, *items = expression.args
             terms = tuple(
@@ -150,11 +151,11 @@ class Predicate:
         used = sides(expression)
         if len(used) == 1:
             return self._key(max(used), "native", expression)
-        if isinstance(expression, Literal):
+        if isinstance(expression, Literal) and expression.value is not None:
             self.constants.append(expression)
             return Constant(len(self.constants) - 1)
         if not used:
-            # A constant that is computed is as good as a column; the left side holds it.
+            # A constant that is computed, or NULL, is as good as a column; the left side holds it.
             return self._key(0, "native", expression)
         if isinstance(expression, Cast):
             return Computed("widen", (self._operand(expression.arg),), expression.type)

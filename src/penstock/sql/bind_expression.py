@@ -21,7 +21,7 @@ from penstock.sql.bind_literal import (
     interval_seconds,
 )
 from penstock.sql.dialect import TypedLiteral, span
-from penstock.sql.expressions import Call, Expression, Literal
+from penstock.sql.expressions import Call, Expression, Literal, chain
 from penstock.sql.functions import AGGREGATES, FUNCTIONS, call
 from penstock.sql.literals import MONTHS, singular
 from penstock.sql.scope import Scope
@@ -186,10 +186,7 @@ def bind_connector(node: exp.Expr, scope: Scope) -> Expression:
     while type(node) in (exp.And, exp.Or) and isinstance(node, exp.And) == (op == "and"):
         terms.append(node.expression)
         node = node.this
-    bound = bind_condition(node, scope)
-    for term in reversed(terms):
-        bound = Call(op, (bound, bind_condition(term, scope)), BOOL)
-    return bound
+    return chain(op, tuple(bind_condition(term, scope) for term in (node, *reversed(terms))))
 
 
 def bind_not(node: exp.Expr, scope: Scope) -> Expression:

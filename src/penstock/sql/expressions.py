@@ -129,9 +129,18 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
 
 def conjunction(terms: tuple[Expression, ...]) -> Expression:
     """The terms joined by AND; TRUE for none."""
-    if not terms:
-        return TRUE
+    return chain("and", terms) if terms else TRUE
+
+
+SHALLOW = 16
+
+
+def chain(op: str, terms: tuple[Expression, ...]) -> Expression:
+    """The terms joined by AND or OR: from the left, or in halves where that would go too deep."""
+    if len(terms) > SHALLOW:
+        middle = len(terms) // 2
+        return Call(op, (chain(op, terms[:middle]), chain(op, terms[middle:])), pa.bool_())
     result = terms[0]
     for term in terms[1:]:
-        result = Call("and", (result, term), pa.bool_())
+        result = Call(op, (result, term), pa.bool_())
     return result

@@ -23,6 +23,7 @@ from penstock.program.blocks import (
     SetWindow,
     UnionRows,
 )
+from penstock.streams.windows import TimeAttribute
 
 Block = JoinBlock | SelectBlock | ProjectBlock | UnionBlock
 
@@ -91,22 +92,25 @@ class Pipeline:
             if name not in screened:
                 run = runs.get(name, None)
                 run = empty_run(scan.stream.schema) if run is None else run
-                screened[name] = screen(run, scan.stream.name, self._time_columns(name))
+                times, floating = self._times(name)
+                screened[name] = screen(run, scan.stream.name, times, floating)
                 inputs[scan.block] = screened[name]
             else:
                 inputs[scan.block] = replace(screened[name], letters=())
         return self._produce(max(self._layout), inputs)
 
-    def _time_columns(self, stream: str) -> list[int]:
-        """The columns that tell the query the time of a stream's tuples."""
-        columns = []
+    def _times(self, stream: str) -> tuple[list[TimeAttribute], bool]:
+        """The attributes that tell the time of a stream's tuples; whether clocks are floats."""
+        times: list[TimeAttribute] = []
+        floating = False
         for instruction in self.program.instructions:
             if isinstance(instruction, SetWindow) and instruction.time is not None:
                 join = self._layout[instruction.block]
                 assert isinstance(join, JoinStreams)
+                floating = floating or join.float_clock
                 if self._stream(join.inputs[instruction.side]).lower() == stream:
-                    columns.append(instruction.time.column)
-        return list(dict.fromkeys(columns))
+                    times.append(instruction.time)
+        return list(dict.fromkeys(times)), floating
 
     def change(self, program: Program, position: int) -> Iterator[Run]:
         """Send the instructions of another program; yield what the change makes expire."""
@@ -137,7 +141,8 @@ class Pipeline:
                 yield settled[number]
         elif isinstance(block, UnionBlock) and isinstance(instruction, UnionRows):
             made = [list(self._produce(i, runs, settled)) for i in instruction.inputs]
-            yield block.process([concatenate(part) for part in made if part])
+            nothing = empty_run(self.schema)
+            yield block.process([concatenate(part) if part else nothing for part in made])
         elif isinstance(block, SelectBlock | ProjectBlock):
             assert isinstance(instruction, SelectRows | ProjectColumns)
             for run in self._produce(instruction.input, runs, settled):

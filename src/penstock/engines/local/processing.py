@@ -113,7 +113,10 @@ class Processing:
         self, runs: dict[str, Run], dead: list[tuple[int, Malformed]], only: Query | None = None
     ) -> Iterator[Query]:
         """Send the runs through every query that reads them, oldest query first."""
+        failed: list[Query] = []
         for query in list(self._registry.queries.values()) if only is None else [only]:
+            if query.failure is not None:
+                continue
             reads = {scan.stream.name.lower() for scan in query.program.scans}
             query._take_letters(
                 Letter("dead", position, m.stream, m.text, m.reason)
@@ -123,14 +126,22 @@ class Processing:
             if not reads & runs.keys():
                 continue
             made = []
-            for run in self._through(query, runs):
-                query._take_run(run)
-                if query.derived:
-                    made.append(run)
-                elif query._is_full():
-                    yield query
+            try:
+                for run in self._through(query, runs):
+                    if len(run) and query._is_full():
+                        yield query
+                    query._take_run(run)
+                    if query.derived:
+                        made.append(run)
+            except Exception as error:  # whatever it is, the other queries must not miss the input
+                query.failure = _failure(query, error)
+                failed.append(query)
+                continue
             if query.derived:
                 self._note(query.name.lower(), made, runs)
+        for query in failed:
+            assert query.failure is not None
+            raise query.failure
 
     def _through(self, query: Query, runs: dict[str, Run]) -> Iterator[Run]:
         for name in dict.fromkeys(scan.stream.name for scan in query.program.scans):
@@ -145,7 +156,10 @@ class Processing:
             if isinstance(control, Ended):
                 self._registry.ended.add(name)
             else:
-                self._registry.promises.setdefault(name, {})[control.column] = control.value
+                known = self._registry.promises.setdefault(name, {})
+                value: Any = control.value
+                if control.column not in known or value > known[control.column]:
+                    known[control.column] = value
         if len(run) or run.controls:
             runs[name] = Run(run.inputs, run.positions, run.controls)
 
@@ -206,10 +220,10 @@ class Processing:
         runs: dict[str, Run] = {}
         made = []
         for run in query.pipeline.change(program, position):
+            if len(run) and query._is_full():
+                yield query
             query._take_run(run)
             made.append(run)
-            if not query.derived and query._is_full():
-                yield query
         if query.derived and any(len(run) or run.controls for run in made):
             self._note(query.name.lower(), made, runs)
             yield from self._process(runs, [])
@@ -228,8 +242,20 @@ class Processing:
                 "Drop the queries that read it first.",
             )
         del self._registry.queries[name]
-        self._registry.dropped.append(query)
+        query._retire()
+        self._registry.dropped = [q for q in (*self._registry.dropped, query) if q.undrained]
         if query.derived:
             self._registry.catalog.remove(query.name)
             self._registry.promises.pop(name, None)
             self._registry.ended.discard(name)
+
+
+def _failure(query: Query, error: Exception) -> PenstockError:
+    """The error of a query that cannot go on; it names what happened inside."""
+    failure = PenstockError(
+        f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {error}); "
+        "every other query has taken the input",
+        "Drop it, and install it again once its cause is mended; this is a defect of Penstock.",
+    )
+    failure.__cause__ = error
+    return failure

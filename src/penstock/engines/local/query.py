@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
 from penstock.engines.local.pipeline import Pipeline
+from penstock.errors import PenstockError
 from penstock.program.blocks import Program
 from penstock.streams.literals import format_rows
 
@@ -62,6 +63,8 @@ class Query:
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.failure: PenstockError | None = None
+        self._last_metrics: dict[str, Any] | None = None
         self._engine = engine
         self._buffer_rows = buffer_rows
         self._room = threading.Condition()
@@ -174,6 +177,11 @@ class Query:
                 self._waiting_letters += _count(letter)
                 self._counts[letter.kind] += _count(letter)
 
+    def _retire(self) -> None:
+        """The query is dropped: its windows go, its last metrics and what it made stay."""
+        self._last_metrics = self.metrics()
+        self.pipeline.blocks.clear()
+
     def _saw(self, stream: str, tuples: int) -> None:
         self._tuples_in[stream] = self._tuples_in.get(stream, 0) + tuples
 
@@ -206,6 +214,12 @@ class Query:
 
     def metrics(self) -> dict[str, Any]:
         """Counts since the query was installed, and the state of its windows."""
+        if self._last_metrics is not None:
+            waiting = {
+                "undrained_rows": self._waiting_rows,
+                "undrained_letters": self._waiting_letters,
+            }
+            return {**self._last_metrics, **waiting}
         joins = self.pipeline.joins
         return {
             "tuples_in": dict(self._tuples_in),
