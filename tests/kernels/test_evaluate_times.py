@@ -174,3 +174,16 @@ def test_intervals_are_integers(run: Any) -> None:
     assert run("mul", INTERVAL, lengths, (INT64, [2, -2, 2])) == ([None, -10, None], 1)
     assert run("abs", INTERVAL, (INTERVAL, [-5])) == ([5], 0)
     assert run("lt", pa.bool_(), lengths, Literal(6, INTERVAL)) == ([False, True, None], 0)
+
+
+def test_a_difference_of_nanoseconds_is_rounded_down_once(run: Any) -> None:
+    low, high = -(2**63), 2**63 - 1
+    pairs = [(high, low), (low, high), (high, -1), (1_999, 2_000), (0, low), (None, low)]
+    left, right = (NANOS, [a for a, _ in pairs]), (NANOS, [b for _, b in pairs])
+    expected = [None if a is None else (a - b) // 1000 for a, b in pairs]
+    assert run("sub_times", INTERVAL, left, right) == (expected, 0)
+
+
+def test_a_difference_of_seconds_may_not_fit(run: Any) -> None:
+    left, right = (SECONDS, [2**63 - 1, 2**62, 7]), (SECONDS, [-1, 0, 5])
+    assert run("sub_times", INTERVAL, left, right) == ([None, None, 2 * SECOND], 2)

@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 MOST_CELLS = 1 << 22
+SAMPLE = 4096
 NO_BOUNDS: Array = np.empty(0, np.float64)
 
 
@@ -34,20 +35,13 @@ def numbers(key: Key, values: Array) -> Array:
     """A key column as floats that order as its values do; NaN stays NaN."""
     kind = key.expression.type
     if key.kind == "compare" and pa.types.is_floating(kind):
-        top = np.iinfo(values.dtype).max
         floating = np.float32 if values.dtype == np.int32 else np.float64
-        turned = np.where(values < 0, values ^ top, values).astype(values.dtype)
+        turned = np.empty_like(values)
+        buckets.turn_back(values, values.dtype.type(np.iinfo(values.dtype).max), turned)
         return turned.view(floating).astype(np.float64)
     if key.kind == "compare" and pa.types.is_uint64(kind):
         return (values ^ np.iinfo(np.int64).min).view(np.uint64).astype(np.float64)
     return values.astype(np.float64)
-
-
-def finite_of(values: Array) -> Array:
-    """The values that are neither NaN nor infinite; all of them, mostly."""
-    if len(values) and math.isfinite(float(values.min())) and math.isfinite(float(values.max())):
-        return values
-    return values[np.isfinite(values)]
 
 
 @dataclass(frozen=True)
@@ -62,20 +56,27 @@ class Scale:
     @classmethod
     def of(cls, values: Array, count: int) -> Scale:
         """Cells of equal width or, where those would be filled too unevenly, of equal content."""
-        finite = finite_of(values)
-        if not len(finite) or count <= 1:
+        low, high, known = buckets.extent(values)
+        if not known or count <= 1:
             return cls(0.0, 0.0, 1, NO_BOUNDS)
-        low, high = float(finite.min()), float(finite.max())
         spread = high - low
+        sample = values[:: max(1, len(values) // SAMPLE)]
+        finite = sample[np.isfinite(sample)]
         scale = count / spread if spread > 0 and math.isfinite(spread) else 0.0
         if scale > 0 and math.isfinite(scale):
             even = cls(low, scale, count, NO_BOUNDS)
-            filled = np.bincount(even.cells(finite), minlength=count)
-            if filled.max() <= 8 * (len(finite) / count) + 64:
+            # Uneven if few cells hold most of it, as far as a sample can tell.
+            filled = np.sort(np.bincount(even.cells(finite), minlength=count))[::-1]
+            if filled[: max(1, count // 8)].sum() <= 0.75 * len(finite) or len(finite) < 64:
                 return even
-        sample = np.sort(finite[:: max(1, len(finite) // (4 * count))])
-        bounds = np.unique(sample[np.linspace(0, len(sample) - 1, count).astype(np.int64)][1:])
+        finite = np.sort(values[np.isfinite(values)][:: max(1, known // (4 * count))])
+        bounds = np.unique(finite[np.linspace(0, len(finite) - 1, count).astype(np.int64)][1:])
         return cls(0.0, 0.0, len(bounds) + 1, bounds)
+
+    @property
+    def parameters(self) -> tuple[float, float, int, Array]:
+        """As compiled loops take them."""
+        return self.base, self.scale, self.count, self.bounds
 
     def cells(self, values: Array) -> Array:
         """The cell of each number."""
@@ -104,9 +105,8 @@ class Grid:
         self._slack = [slack_of(dim, stored) for dim in dims]
         rows = max(1, min(count // 2, MOST_CELLS))
         if len(dims) == 2:
-            values = stored[dims[0].stored]
-            finite = finite_of(values)
-            spread = float(finite.max() - finite.min()) if len(finite) else 0.0
+            low, high, known = buckets.extent(stored[dims[0].stored])
+            spread = high - low if known else 0.0
             wanted = spread / max(widths[0], spread * 1e-6, 1e-300) if spread > 0 else 1
             rows = int(max(1, min(wanted, 4 * math.isqrt(count) + 1, 65_536)))
         self._scales = [Scale.of(stored[dims[0].stored], rows)]
@@ -119,20 +119,27 @@ class Grid:
 
     def place(self, stored: Mapping[int, Array], keys: Sequence[Array]) -> Array:
         """The bucket of each entry."""
-        cells = self._scales[0].cells(stored[self._dims[0].stored])
-        if len(self._dims) == 2:
-            cells = cells * np.int32(self.columns)
-            cells += self._scales[1].cells(stored[self._dims[1].stored])
-        return cells
+        values = [stored[dim.stored] for dim in self._dims]
+        if len(values) == 1:
+            return self._scales[0].cells(values[0])
+        out = np.empty(len(values[0]), np.int32)
+        x, y = (scale.parameters for scale in self._scales)
+        buckets.grid_cells(values[0], values[1], x, y, out)
+        return out
 
     def ranges(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> Ranges:
         """Where the probes must look."""
         ends = []
         for dim, scale, slack in zip(self._dims, self._scales, self._slack, strict=True):
             count = len(next(iter(probe.values())))
-            low, high = limits(dim, probe, slack)
-            first = np.zeros(count, np.int32) if low is None else scale.cells(low)
-            last = np.full(count, scale.count - 1, np.int32) if high is None else scale.cells(high)
+            first, last = np.zeros(count, np.int32), np.full(count, scale.count - 1, np.int32)
+            if dim.lower is not None and math.isfinite(dim.lower.low - slack):
+                offset = dim.lower.low - slack
+                values = probe[dim.lower.probe]
+                buckets.limit_cells(values, offset, -1.0, scale.parameters, first)
+            if dim.upper is not None:
+                values = probe[dim.upper.probe]
+                buckets.limit_cells(values, dim.upper.high, 1.0, scale.parameters, last)
             ends += [first, last]
         if len(self._dims) == 1:
             nothing = np.zeros(len(ends[0]), np.int32)
@@ -144,10 +151,7 @@ def slack_of(dim: Dimension, stored: Mapping[int, Array]) -> float:
     """How far below the key that is bounded from below the indexed key may be."""
     if dim.other is None:
         return 0.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        gaps = stored[dim.other] - stored[dim.stored]
-    largest = float(np.fmax.reduce(gaps)) if len(gaps) else 0.0  # passes over NaN
-    return 0.0 if math.isnan(largest) else largest
+    return float(buckets.largest_gap(stored[dim.other], stored[dim.stored]))
 
 
 def limits(

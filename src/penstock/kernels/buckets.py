@@ -44,6 +44,56 @@ def cells(values: Array, base: float, scale: float, count: int, bounds: Array, o
 
 
 @nb.njit(nogil=True, cache=True)
+def grid_cells(xs: Array, ys: Array, x: tuple[Any, ...], y: tuple[Any, ...], out: Array) -> None:
+    """The bucket of each point of a grid; ``x`` and ``y`` are base, scale, count and bounds."""
+    for i in range(xs.shape[0]):
+        row = cell(xs[i], x[0], x[1], x[2], x[3])
+        out[i] = row * y[2] + cell(ys[i], y[0], y[1], y[2], y[3])
+
+
+@nb.njit(nogil=True, cache=True)
+def limit_cells(
+    values: Array, offset: float, sign: float, scale: tuple[Any, ...], out: Array
+) -> None:
+    """The bucket of each number plus an offset, moved out by more than the sum may be rounded."""
+    for i in range(values.shape[0]):
+        value = values[i] + offset
+        value += sign * (abs(values[i]) + abs(offset)) * 2.0**-50
+        out[i] = cell(value, scale[0], scale[1], scale[2], scale[3])
+
+
+@nb.njit(nogil=True, cache=True)
+def extent(values: Array) -> tuple[float, float, int]:
+    """The smallest and the largest finite number, and how many are finite."""
+    low, high, count = np.inf, -np.inf, 0
+    for i in range(values.shape[0]):
+        value = values[i]
+        if value - value == 0.0:
+            count += 1
+            low = min(low, value)
+            high = max(high, value)
+    return low, high, count
+
+
+@nb.njit(nogil=True, cache=True)
+def largest_gap(above: Array, below: Array) -> float:
+    """The largest difference that is a number; 0 if there is none."""
+    largest = -np.inf
+    for i in range(above.shape[0]):
+        gap = above[i] - below[i]
+        if gap > largest:
+            largest = gap
+    return largest if largest > -np.inf else 0.0
+
+
+@nb.njit(nogil=True, cache=True)
+def turn_back(keys: Array, top: int, out: Array) -> None:
+    """From comparison keys of floats to the floats' bits."""
+    for i in range(keys.shape[0]):
+        out[i] = keys[i] ^ top if keys[i] < 0 else keys[i]
+
+
+@nb.njit(nogil=True, cache=True)
 def hash_cells(keys: Array, bits: int, out: Array, first: bool) -> None:
     """Mix one more key column into ``out``, unsigned 64-bit hashes, and leave the top ``bits``.
 

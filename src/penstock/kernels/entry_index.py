@@ -35,11 +35,12 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 LONGEST_TAIL = 1024
-YOUNG_SHARE = 8
+YOUNG_SHARE = 2
 SAMPLE = 256
 TOO_MANY = 0.25
 """If a probe would have to look at a larger share of the entries, the nested loop is faster."""
 SORT_PROBES = 256
+CHOOSE_EVERY = 8
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class EntryIndex:
         self._segments: list[Segment] = []
         self._signature: object = None
         self._hopeless_until = 0
+        self._made = 0
 
     @property
     def usable(self) -> bool:
@@ -116,7 +118,9 @@ class EntryIndex:
         if old is not None and (following - old.last) * YOUNG_SHARE <= old.last - first:
             self._segments = [old, self._make(old.last, first, stored)]
             return
-        self.choice = self._choose(first, stored, probe)
+        if self._made % CHOOSE_EVERY == 0 or not self._segments:
+            self.choice = self._choose(stored, probe)
+        self._made += 1
         if not self.choice.equal and not self.choice.dims:
             # Look again once the window has changed.
             self._segments = []
@@ -159,7 +163,7 @@ class EntryIndex:
 
     # -- choosing ---------------------------------------------------------------------------
 
-    def _choose(self, first: int, stored: Columns, probe: Columns) -> Choice:
+    def _choose(self, stored: Columns, probe: Columns) -> Choice:
         """What lets the fewest tuples through, judged by a sample of both sides."""
         ours, theirs = _sample(stored.keys), _sample(probe.keys)
         if not len(theirs[0]):
@@ -278,17 +282,20 @@ class EntryIndex:
         asked = {c.probe for d in self.choice.dims for c in (d.lower, d.upper) if c is not None}
         ranges = segment.layout.ranges(self._numbers(side, asked, probe.keys), probe.keys)
         order = np.arange(len(lo), dtype=np.int32)
+        given = [lo, hi, ranges.x0, ranges.x1, ranges.y0, ranges.y1, *probe.flat()]
         if len(lo) > SORT_PROBES and segment.layout.buckets > 1:
             # Probes of one region one after another: what they look at is in the cache.
             rows = segment.layout.buckets // segment.layout.columns
             offsets = np.empty(rows + 1, np.uint32)
             buckets.group(ranges.x0, rows, offsets, order)
+            given = [column.take(order) for column in given]
+        lo, hi, x0, x1, y0, y1, *columns = given
         shape = shape_of(side, probe, stored)
         function = load(generate_bucket(self._predicate, shape))
         out = np.empty(capacity, np.int64)
         found, candidates = function(
-            lo, hi, order, ranges.x0, ranges.x1, ranges.y0, ranges.y1, segment.layout.columns,
-            segment.offsets, segment.order, *probe.flat(), *segment.columns, *constants, out,
+            lo, hi, order, x0, x1, y0, y1, segment.layout.columns,
+            segment.offsets, segment.order, *columns, *segment.columns, *constants, out,
         )  # fmt: skip
         return (None if found < 0 else out[:found]), int(candidates)
 

@@ -119,13 +119,15 @@ LONG_RANGE = 24
 def generate_bucket(predicate: Predicate, shape: Shape) -> str:
     """The source of a kernel that looks into the buckets of one segment.
 
-    Arguments, in order: the live range of each probe in the segment; the order in which to take
-    the probes; the cells each must look into; the cells per row; the segment's offsets and entries;
+    Arguments, in order: the live range of each probe in the segment; the number of each probe, as
+    it is to be known by; the cells each must look into; the cells per row; the segment's offsets
+    and entries;
     then as for :func:`generate`, with one result column: probe and entry in one number, the probe
     in its upper half. It returns the number of pairs (-1 if they do not fit) and of candidates.
 
     Few candidates are looked at one by one, straight in the columns: slices would cost more than
-    the comparisons. Offsets are unsigned, so that no index can be negative.
+    the comparisons. Offsets are unsigned, so that no index can be negative. Every candidate is
+    written down, and stays if it matches: there is no branch for the processor to guess wrong.
     """
     names = _Names(predicate, shape)
     scalars = "\n        ".join(f"{name} = {array}[i]" for name, array in names.probe_columns)
@@ -147,8 +149,8 @@ import numpy as np
 def kernel({", ".join(parameters)}, out):
     found = 0
     candidates = 0
-    for p in range(probes.shape[0]):
-        i = probes[p]
+    for i in range(probes.shape[0]):
+        probe = np.int64(probes[i]) << 32
         low = lo[i]
         high = hi[i]
         if low >= high:
@@ -168,11 +170,16 @@ def kernel({", ".join(parameters)}, out):
                     hits += np.int32({sliced})
                 if hits == 0:
                     continue
+            if found + (e - s) <= out.shape[0]:
+                for j in range(s, e):
+                    out[found] = probe | np.int64(entries[j])
+                    found += np.int64({direct})
+                continue
             for j in range(s, e):
                 if {direct}:
                     if found >= out.shape[0]:
                         return -1, candidates
-                    out[found] = (np.int64(i) << 32) | np.int64(entries[j])
+                    out[found] = probe | np.int64(entries[j])
                     found += 1
     return found, candidates
 '''
