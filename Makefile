@@ -24,7 +24,7 @@ help:
 	@echo "make lock       pin the newest versions that pyproject.toml allows"
 	@echo "make clean      remove caches; make distclean: .venv too"
 
-# The versions that the pinned packages declare. Only 3.11 has been tried so far.
+# The versions that the pinned packages declare; 3.11 to 3.13 have been tried.
 $(READY): requirements.lock pyproject.toml
 	@python=""; \
 	for candidate in $${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do \

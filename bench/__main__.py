@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import machine
 
-BENCHMARKS = ("band_join", "select_project", "start_up", "memory")
+BENCHMARKS = ("band_join", "select_project", "start_up", "memory", "kernels")
 
 
 def main() -> None:

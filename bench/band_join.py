@@ -44,7 +44,7 @@ def band_join(window: int, count: int, runs: int) -> dict[str, Any]:
         engine.sql("CREATE STREAM R (x INT, y FLOAT); CREATE STREAM S (a INT, b FLOAT)")
         # The window is filled while the predicate is FALSE, which costs no comparisons.
         text = QUERY.format(window=window)
-        query = engine.install(text + " AND 1 = 0")
+        query = engine.install(text + " AND 1 = 0", kernel="nested-loop")
         filling = arrivals(rng, 2 * window + 4096)
         engine.feed([filling])
         query.change(text)

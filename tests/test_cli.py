@@ -109,7 +109,7 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
     assert told["tuples_per_second"] == pytest.approx(6 / told["seconds"])
     del told["seconds"], told["tuples_per_second"]
     assert told == {
-        "engine": "local", "kernel": "nested-loop", "flow": "three-step", "tuples_in": 6,
+        "engine": "local", "kernel": "hash", "flow": "three-step", "tuples_in": 6,
         "rows_out": 3, "late": 0, "dead_letters": 2,
     }  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_the_examples_work(cli: Cli) -> None:
 def test_explain_shows_plan_program_and_kernel(cli: Cli, files: list[object]) -> None:
     code, out, err = cli("explain", *files[1:])
     assert (code, err) == (0, "")
-    for part in ("plan\n", "program\n", "kernel nested-loop: "):
+    for part in ("plan\n", "program\n", "kernel hash: "):
         assert part in out
 
 
@@ -204,6 +204,13 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
     star = cli.write("star.sql", "SELECT * FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON TRUE")
     second = cli.write("second.sql", "CREATE STREAM b AS SELECT id FROM R;\n\nSELECT no FROM b;")
     create = cli.write("create.sql", "CREATE STREAM R (x int32)")
+    explained = cli.write("explained.sql", "EXPLAIN SELECT id FROM R")
+    by_text = cli.write(
+        "by.sql", "CREATE STREAM R (name string) TIMESTAMP BY name; SELECT 1 FROM R"
+    )
+    any_pair = cli.write("any.sql", "SELECT id FROM R [ROWS 2] JOIN S [ROWS 2] ON TRUE")
+    other = cli.write("other.csv", "id,name\nx,b\n")  # its id cannot be compared with R's
+    apart = cli.write("apart.csv", "a\n1\n")
     cases: list[tuple[list[object], str]] = [
         (["run", folder / "no.sql"],
          f"{folder}/no.sql cannot be read: No such file or directory\nCheck the path."),
@@ -220,7 +227,13 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          f"  {' ' * JOIN.index('S [')}^\nPass its file: --stream S=path."),
         (["run", query, "--stream", r, "--stream", s],
          "the windows of the query need an arrival order of R and s, and none is given\n"
-         "Pass the column that they are ordered by: --order-by ts, or order_by='ts' in Python."),
+         "Pass the column that they are sorted by, one of ts, id, name: --order-by ts."),
+        (["run", query, "--stream", r, "--stream", f"S={other}"],
+         "the windows of the query need an arrival order of R and S, and none is given\n"
+         "Pass the column that they are sorted by: --order-by name."),
+        (["run", any_pair, "--stream", r, "--stream", f"S={apart}"],
+         "the windows of the query need an arrival order of R and S, and none is given\n"
+         "Give them a column in common that they are sorted by, and pass it: --order-by COLUMN."),
         (["run", query, "--stream", r, "--stream", s, "--order-by", "time"],
          "stream R has no column 'time' to order by\n"
          "Order by a column that all streams have; R has ts, id, name."),
@@ -240,7 +253,16 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          f"{folder}/no/s.json cannot be written: there is no directory {folder}/no\n"
          "Name a file in a directory that exists."),
         ([*files, "--engine", "steam"],
-         "unknown engine 'steam'\nWrite ps.connect('local'); it is the only engine yet."),
+         "unknown engine 'steam'\nWrite --engine local; it is the only engine yet."),
+        (["replay", query, "--engine", "steam"],
+         "unknown engine 'steam'\nWrite --engine local; it is the only engine yet."),
+        (["run", explained, "--stream", r],
+         "the text has no SELECT but one to EXPLAIN, which makes no rows\n"
+         "Leave EXPLAIN out, or use penstock explain QUERY.sql to see its plan."),
+        (["run", by_text, "--stream", r],
+         "column name of R is string and cannot be a time attribute\n"
+         "Use an integer up to int64, a float, a decimal of at most 18 digits, a date or a "
+         "timestamp."),
         (["replay", cli.write("bad.flow", "R 1")],
          "line 1: neither a command nor a tuple of a stream\n  R 1\nWrite a tuple (R: 1, 2) or one "
          "of: stream, derive, install, change, drop, punctuate, end, expect."),
@@ -248,6 +270,105 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
     for arguments, message in cases:
         assert cli(*arguments) == (2, "", f"penstock: {message}\n")
     assert not (folder / "o.csv").exists()
+
+
+def test_an_output_must_not_be_an_input(cli: Cli, files: list[object]) -> None:
+    folder, query, s = cli.folder, files[1], f"{cli.folder}/s.csv"
+    (folder / "in" / "deep").mkdir(parents=True)
+    (folder / "in" / "r.csv").write_text("ts,id,name\n1,1,a\n")
+    (folder / "link.csv").symlink_to(s)
+    streams = ["--stream", f"R={folder}/in", "--stream", f"S={s}", "--order-by", "ts"]
+    replaced = "Name another file; this one would be replaced."
+    beside = "Name a file elsewhere; all files in that directory are input."
+    cases: list[tuple[list[object], str]] = [
+        (["--out", s], f"--out {s} is a file that stream S is read from\n{replaced}"),
+        (["--letters", folder / "in" / ".." / "s.csv"],
+         f"--letters {folder}/in/../s.csv is a file that stream S is read from\n{replaced}"),
+        (["--summary", folder / "link.csv"],
+         f"--summary {folder}/link.csv is a file that stream S is read from\n{replaced}"),
+        (["--out", folder / "in" / "deep" / "o.csv"],
+         f"--out {folder}/in/deep/o.csv lies in {folder}/in, which stream R is read from\n"
+         f"{beside}"),
+        (["--summary", query], f"--summary {query} is the query itself\nName another file."),
+        (["--summary", folder / "o.json", "--letters", folder / "o.json"],
+         f"--summary and --letters are both {folder}/o.json\nName a file for each of them."),
+    ]  # fmt: skip
+    before = sorted((path, path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+    for options, message in cases:
+        assert cli("run", query, *streams, *options) == (2, "", f"penstock: {message}\n")
+    after = sorted((path, path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+    assert after == before
+
+
+def test_json_without_records_is_a_stream_without_tuples(cli: Cli) -> None:
+    empty = cli.write("r.jsonl", "")
+    declared = cli.write("q.sql", "CREATE STREAM R (x int32); SELECT x FROM R")
+    code, out, err = cli("run", declared, "--stream", f"R={empty}")
+    assert (code, out) == (0, "x\n")
+    assert err.startswith("0 tuples in, 0 rows out, 0 late, 0 dead letters, ")
+    query = cli.write("q.sql", "SELECT x FROM R")
+    message = (
+        f"penstock: {empty} has no records that would tell the columns of stream R\n"
+        "Declare the stream in the query: CREATE STREAM R (column type, ...);\n"
+    )
+    for text in ("", "\n \n"):
+        empty.write_text(text)
+        assert cli("run", query, "--stream", f"R={empty}") == (2, "", message)
+
+
+def test_a_stream_that_is_not_read_is_a_warning(cli: Cli, files: list[object]) -> None:
+    warning = "penstock: warning: the query does not read stream T; it reads R and s"
+    code, out, err = cli(*files, "--stream", f"T={cli.folder}/s.csv")
+    assert (code, out) == (0, "r   s\n1  10\n3  20\n3  50\n")
+    assert err.splitlines()[0] == warning
+    code, _, err = cli("explain", *files[1:], "--stream", f"T={cli.folder}/s.csv")
+    assert (code, err) == (0, warning + "\n")
+
+
+def test_all_letters_go_to_a_file(cli: Cli) -> None:
+    data = cli.write("r.csv", "x,t\n1,9\n2,1\n" + "3,y\n" * 10)
+    empty = cli.write("s.jsonl", "")
+    query = cli.write(
+        "q.sql",
+        "CREATE STREAM R (x int64, t int64); CREATE STREAM S (x int64, t int64);"
+        "SELECT R.x FROM R [RANGE 1 WATTR t] JOIN S [RANGE 1 WATTR t] ON R.t < S.t",
+    )
+    arguments = [
+        "run", query, "--stream", f"R={data}", "--stream", f"S={empty}", "--order-by", "x",
+    ]  # fmt: skip
+    code, _, err = cli(*arguments)
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[0].startswith("2 tuples in, 0 rows out, 1 late, 10 dead letters, ")
+    assert lines[-1] == "and 1 more; --letters FILE.jsonl writes them all"
+
+    letters = cli.folder / "letters.jsonl"
+    code, _, err = cli(*arguments, "--letters", letters)
+    assert err.splitlines()[-1] == f"and 1 more; all are in {letters}"
+    found = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [letter["kind"] for letter in found] == ["late"] + ["dead"] * 10
+    first = found[0]["position"]
+    assert found[:2] == [
+        {"kind": "late", "stream": "R", "position": first,
+         "reason": "t = 1 is before the punctuation 9", "tuple": "2, 1"},
+        {"kind": "dead", "stream": "R", "position": first + 1,
+         "reason": "column t: 'y' does not fit int64 (r.csv, row 3)", "tuple": "3, 'y'"},
+    ]  # fmt: skip
+    assert list(found[0]) == ["kind", "stream", "position", "reason", "tuple"]
+
+
+def test_one_of_something_is_not_several(cli: Cli) -> None:
+    data = cli.write("r.csv", "x\n1\ny\n")
+    query = cli.write("q.sql", "CREATE STREAM R (x int64); SELECT x FROM R")
+    _, _, err = cli("run", query, "--stream", f"R={data}")
+    assert err.startswith("1 tuple in, 1 row out, 0 late, 1 dead letter, ")
+
+
+def test_explain_takes_a_query_to_explain(cli: Cli) -> None:
+    query = cli.write("q.sql", "CREATE STREAM R (x int32); EXPLAIN SELECT x FROM R")
+    code, out, _ = cli("explain", query)
+    assert code == 0
+    assert "scan R" in out
 
 
 def test_wrong_options_are_exit_code_2(cli: Cli) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from penstock.cli import main
 from penstock.testing import replay_text, run_on_oracle
 
 ROOT = Path(__file__).parent.parent
@@ -17,17 +19,34 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
 
-def blocks(language: str) -> list[object]:
+def code_blocks(page: Path, language: str) -> list[tuple[str, str | None]]:
     """Every block in that language, with the ``text`` block right after it, if there is one."""
-    found: list[object] = []
-    for page in PAGES:
-        fences = FENCE.findall(page.read_text(encoding="utf-8"))
-        for number, (kind, code) in enumerate(fences):
-            following = fences[number + 1] if number + 1 < len(fences) else ("", "")
-            output = following[1] if following[0] == "text" else None
-            if kind == language:
-                found.append(pytest.param(code, output, id=f"{page.name}-{number}"))
-    return found
+    fences = FENCE.findall(page.read_text(encoding="utf-8"))
+    followed = zip(fences, [*fences, ("", "")][1:], strict=True)
+    return [
+        (code, output if after == "text" else None)
+        for (kind, code), (after, output) in followed
+        if kind == language
+    ]
+
+
+def blocks(language: str) -> list[object]:
+    """The blocks of all pages in that language."""
+    return [
+        pytest.param(code, output, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, (code, output) in enumerate(code_blocks(page, language))
+    ]
+
+
+def commands() -> list[object]:
+    """The command lines of all pages that are followed by what they print."""
+    return [
+        pytest.param(code, output, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, (code, output) in enumerate(code_blocks(page, "sh"))
+        if output is not None
+    ]
 
 
 def anchors(page: Path) -> set[str]:
@@ -36,12 +55,25 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize(("code", "output"), blocks("python"))
-def test_python_prints_what_the_page_says(code: str, output: str | None) -> None:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
-    assert printed.getvalue() == (output or "")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_prints_what_the_page_says(page: Path) -> None:
+    """The blocks of a page are one program; a reader goes on where the last one stopped."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    for code, output in code_blocks(page, "python"):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page.name, "exec"), names)
+        assert printed.getvalue() == (output or "")
+
+
+@pytest.mark.parametrize(("command", "output"), commands())
+def test_a_command_prints_what_the_page_says(
+    command: str, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as caught:
+        main(shlex.split(command.replace("\\\n", " "))[1:])
+    assert (caught.value.code or 0, capsys.readouterr().out) == (0, output)
 
 
 @pytest.mark.parametrize(("script", "output"), blocks("flow"))
@@ -66,12 +98,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_readme_has_a_program_and_a_script() -> None:
-    """So that the two tests above cannot pass by finding nothing."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    kinds = [kind for kind, _ in FENCE.findall(text)]
-    assert kinds.count("python") >= 1
-    assert kinds.count("flow") >= 1
+def test_there_is_something_to_try() -> None:
+    """So that the tests above cannot pass by finding nothing."""
+    readme = ROOT / "README.md"
+    assert len(code_blocks(readme, "python")) >= 1
+    assert len(code_blocks(readme, "flow")) >= 1
+    assert len(commands()) >= 1
+    assert len(code_blocks(ROOT / "docs" / "python.md", "python")) >= 10
 
 
 def test_every_conformance_script_is_in_the_semantics() -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numba
 import pyarrow as pa
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from penstock.blocks import join_side
 from penstock.engines.local.engine import Engine
-from penstock.kernels import compiled
+from penstock.kernels import entry_index
 from penstock.oracle.oracle import Oracle
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
 from penstock.streams.literals import physical_list
+from tests.plain_kernels import plain_kernels
 from tests.random_scripts import TIMES, Step, Times, scripts
 
 INT64 = TIMES["int64"]
@@ -157,13 +158,13 @@ def test_rows_are_the_oracles_without_compiling(
 
 @pytest.fixture(scope="module")
 def kernels_in_plain_python() -> Iterator[None]:
-    """Generated kernels run as the Python they are, so that thousands of them can be tried."""
-    before = numba.config.DISABLE_JIT
-    numba.config.DISABLE_JIT = 1
-    compiled.load.cache_clear()
-    yield
-    numba.config.DISABLE_JIT = before
-    compiled.load.cache_clear()
+    """Kernels are not compiled, indexes are used from the second tuple on, windows are packed."""
+    with plain_kernels() as patch:
+        patch.setattr(entry_index, "LONGEST_TAIL", 1)
+        patch.setattr(entry_index, "SORT_PROBES", 2)
+        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(join_side, "WORTH_PACKING", 1)
+        yield
 
 
 @MANY

@@ -45,7 +45,7 @@ def test_what_does_not_fit_is_a_warning() -> None:
         table = ps.sql(text, R=pd.DataFrame({"x": [1, 300]}))
     assert table.to_pydict() == {"x": [1]}
     assert str(caught[0].message) == (
-        "0 late tuples and 1 dead letters; the first: dead R: 300 (column x: 300 does not fit int8)"
+        "0 late tuples and 1 dead letter; the first: dead R: 300 (column x: 300 does not fit int8)"
     )
 
 
@@ -70,4 +70,10 @@ def test_unsorted_tables_and_missing_streams_say_so() -> None:
     assert str(missing.value) == (
         "unknown stream 'R' at line 1, column 15\n  SELECT x FROM R\n                ^\n"
         "Pass its table or path: ps.sql(..., R=...)."
+    )
+    with pytest.raises(InputError) as unordered:
+        ps.sql(JOIN, R=R, S=S)
+    assert str(unordered.value) == (
+        "the windows of the query need an arrival order of R and S, and none is given\n"
+        "Pass the column that they are sorted by, one of ts, x: order_by='ts'."
     )

@@ -37,16 +37,35 @@ def connect(engine: str = "local", **options: Any) -> Engine:
         )
     from penstock.engines.local.engine import Engine
 
+    _check_options(options)
     return Engine(**options)
 
 
 def restore(path: str | Path, **options: Any) -> Engine:
-    """Start an engine from a file that ``engine.save`` has written."""
+    """Start an engine from a file that ``engine.save`` has written.
+
+    ``options`` are those of :func:`connect` and override what it was saved with.
+    """
     from pathlib import Path
 
     from penstock.engines.local.state import restore as restore_from
 
+    _check_options(options)
     return restore_from(Path(path), **options)
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse what is no option of an engine."""
+    from inspect import signature
+
+    from penstock.engines.local.engine import Engine
+
+    known = list(signature(Engine).parameters)
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"an engine has no option {option!r}", f"The options are: {', '.join(known)}."
+            )
 
 
 def sql(text: str, *, order_by: str | None = None, **streams: Any) -> pa.Table:

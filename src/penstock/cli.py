@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from penstock import __version__
 from penstock.errors import InputError, PenstockError
@@ -23,7 +24,22 @@ if TYPE_CHECKING:
 
     from penstock.run import Run, Summary
 
+
+class _Commands(TyperGroup):
+    """The commands. Typer would say that output failed only by its exit code, and by 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a failure can still be told
+            return result
+        except BrokenPipeError:  # whoever read the output has seen enough
+            _forget_output()
+            raise typer.Exit() from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -72,14 +88,28 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments, prog_name="penstock")
     except PenstockError as error:
-        sys.stdout.flush()
-        print(f"penstock: {error}", file=sys.stderr)
+        _show_error(str(error))
         sys.exit(2)
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as error:
+        # Files have errors of their own, as a rule, and standard output has no name.
+        what = f"{error.filename} cannot be used" if error.filename else "output cannot be written"
+        _show_error(f"{what}: {error.strerror}")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _show_error(text: str) -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_output()
+    print(f"penstock: {text}", file=sys.stderr)
+
+
+def _forget_output() -> None:
+    """Let what is left of standard output go nowhere, or Python would complain at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_version(wanted: bool) -> None:
@@ -113,30 +143,30 @@ def run(
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
     ] = None,
+    letters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Write every late tuple and dead letter."),
+    ] = None,
     engine: EngineName = "local",
 ) -> None:
     """Replay files as streams and write the rows of a query."""
     from penstock.run import execute, prepare
+    from penstock.streams.sinks import check_outputs
 
-    if summary is not None and not summary.parent.is_dir():
-        raise InputError(
-            f"{summary} cannot be written: there is no directory {summary.parent}",
-            "Name a file in a directory that exists.",
-        )
+    _check_engine(engine)
+    streams = _parse_streams(stream)
+    outputs = {"--out": out, "--summary": summary, "--letters": letters}
+    check_outputs({option: path for option, path in outputs.items() if path}, query, streams)
     ready = prepare(
-        _read(query),
-        _parse_streams(stream),
-        order_by,
-        order.value if order else None,
-        engine,
-        kernel=kernel,
+        _read(query), streams, order_by, order.value if order else None, engine, kernel=kernel
     )
-    result, table = _with_progress(ready, lambda progress: execute(ready, out, progress))
+    _warn_of_unread(streams, [source.stream.name for source in ready.sources])
+    result, table = _with_progress(ready, lambda progress: execute(ready, out, progress, letters))
     if table is not None:
         _print_table(table)
-    _print_summary(result)
+    _print_summary(result, letters)
     if summary is not None:
-        summary.write_text(json.dumps(result.as_json(), indent=2) + "\n", encoding="utf-8")
+        _write(summary, json.dumps(result.as_json(), indent=2) + "\n")
 
 
 @app.command()
@@ -154,6 +184,7 @@ def replay(
     from penstock.replay_engine import EngineTarget
     from penstock.streams.script import parse_script
 
+    _check_engine(engine)
     steps = parse_script(_read(script))
     failures: list[str] = []
 
@@ -179,8 +210,12 @@ def explain(
 ) -> None:
     """Show the plan, the program and the kernel of a query, and why."""
     from penstock.run import install
+    from penstock.run_inputs import streams_read
 
-    ready = install(_read(query), _parse_streams(stream), order_by, None, engine, kernel=kernel)
+    _check_engine(engine)
+    streams = _parse_streams(stream)
+    ready = install(_read(query), streams, order_by, engine=engine, kernel=kernel, explained=True)
+    _warn_of_unread(streams, streams_read(ready.engine, ready.query))
     with ready.engine:
         print(ready.query.explain())
 
@@ -192,6 +227,35 @@ def demo() -> None:
 
     if not run_demo(print):
         raise typer.Exit(1)
+
+
+def _check_engine(name: str) -> None:
+    if name != "local":
+        raise InputError(
+            f"unknown engine {name!r}", "Write --engine local; it is the only engine yet."
+        )
+
+
+def _warn_of_unread(given: Iterable[str], read: Iterable[str]) -> None:
+    names = list(read)
+    known = {name.lower() for name in names}
+    for name in given:
+        if name.lower() not in known:
+            print(
+                f"penstock: warning: the query does not read stream {name}; "
+                f"it reads {' and '.join(names)}",
+                file=sys.stderr,
+            )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}",
+            "Name a file that you may write to, where there is room.",
+        ) from error
 
 
 def _read(path: Path) -> str:
@@ -247,11 +311,13 @@ def _rate(per_second: float) -> str:
     return f"{per_second:,.0f} tuples/s"
 
 
-def _print_summary(summary: Summary) -> None:
+def _print_summary(summary: Summary, letters: Path | None) -> None:
+    from penstock.streams.tables import counted
+
     sys.stdout.flush()
     print(
-        f"{summary.tuples_in:,} tuples in, {summary.rows_out:,} rows out, "
-        f"{summary.late:,} late, {summary.dead_letters:,} dead letters, "
+        f"{counted(summary.tuples_in, 'tuple')} in, {counted(summary.rows_out, 'row')} out, "
+        f"{summary.late:,} late, {counted(summary.dead_letters, 'dead letter')}, "
         f"{_rate(summary.tuples_per_second)}",
         file=sys.stderr,
     )
@@ -260,7 +326,8 @@ def _print_summary(summary: Summary) -> None:
         print(f"{letter.kind} {letter.stream}: {letter.text}{reason}", file=sys.stderr)
     more = summary.late + summary.dead_letters - len(summary.letters)
     if more:
-        print(f"and {more:,} more", file=sys.stderr)
+        where = f"all are in {letters}" if letters else "--letters FILE.jsonl writes them all"
+        print(f"and {more:,} more; {where}", file=sys.stderr)
 
 
 def _print_table(table: pa.Table) -> None:

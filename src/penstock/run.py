@@ -6,7 +6,8 @@ import itertools
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,16 @@ import pyarrow as pa
 
 import penstock
 from penstock.errors import BufferFull, InputError, SqlError
-from penstock.program.blocks import JoinStreams, SetWindow
 from penstock.program.instructions import CreateStream, Derive
+from penstock.run_inputs import (
+    COMMAND_LINE,
+    PYTHON,
+    Wording,
+    check_unordered,
+    first_kernel,
+    silent,
+    streams_read,
+)
 from penstock.sql import statements
 from penstock.sql.parse import parse
 from penstock.streams.events import Merged, Tuples
@@ -25,7 +34,7 @@ from penstock.streams.merge import Arrival, merge
 from penstock.streams.order import order_columns
 from penstock.streams.schema import Stream
 from penstock.streams.sinks import FileSink
-from penstock.streams.windows import Range, Unbounded
+from penstock.streams.tables import counted
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
@@ -34,6 +43,14 @@ if TYPE_CHECKING:
 BATCH_ROWS = 65_536
 KEPT_LETTERS = 10
 RESULT = "result"
+_LETTER_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("kind", pa.string()),
+    ("stream", pa.string()),
+    ("position", pa.int64()),
+    ("reason", pa.string()),
+    ("tuple", pa.string()),
+]
+LETTER_COLUMNS = pa.schema(_LETTER_FIELDS)
 
 
 @dataclass
@@ -89,19 +106,25 @@ class Run:
         self,
         write: Callable[[pa.RecordBatch], None],
         progress: Callable[[int], None] = lambda tuples: None,
+        write_letters: Callable[[list[Letter]], None] = lambda letters: None,
     ) -> Summary:
-        """Feed everything and hand each batch of the result to ``write``."""
+        """Feed everything and hand each batch of the result to ``write``, and all letters on."""
         started = time.perf_counter()
-        punctuated = _silent(self.query, self.order_by)
+        punctuated = silent(self.query, self.order_by)
         for event in merge(self.sources, self.order_by, BATCH_ROWS, punctuated):
-            self._feed(event, write)
+            self._feed(event, write, write_letters)
             if isinstance(event, Tuples | Merged):
                 self.summary.tuples_in += len(event)
                 progress(len(event))
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
-    def _feed(self, event: Arrival, write: Callable[[pa.RecordBatch], None]) -> None:
+    def _feed(
+        self,
+        event: Arrival,
+        write: Callable[[pa.RecordBatch], None],
+        write_letters: Callable[[list[Letter]], None],
+    ) -> None:
         """One event; whenever the query's buffer is full, it is drained and the engine goes on."""
         pending: list[Arrival] = [event]
         while True:
@@ -111,17 +134,23 @@ class Run:
                 # The buffer was empty before the event, so the event is taken; what is left of
                 # its work goes on after draining.
                 pending = []
-                self._drain(write)
+                self._drain(write, write_letters)
             else:
-                self._drain(write)
+                self._drain(write, write_letters)
                 return
 
-    def _drain(self, write: Callable[[pa.RecordBatch], None]) -> None:
+    def _drain(
+        self,
+        write: Callable[[pa.RecordBatch], None],
+        write_letters: Callable[[list[Letter]], None],
+    ) -> None:
         for result in self.query.drain():
             self.summary.rows_out += result.batch.num_rows
             write(result.batch)
         for query in self.engine.queries.values():
-            for letter in query.drain_letters():
+            letters = query.drain_letters()
+            write_letters(letters)
+            for letter in letters:
                 self._count(letter)
 
     def _count(self, letter: Letter) -> None:
@@ -146,28 +175,24 @@ class Installed:
     start_again: Callable[[], Engine]
 
 
-FROM_COMMAND_LINE = "Pass its file: --stream {name}=path."
-FROM_PYTHON = "Pass its table or path: ps.sql(..., {name}=...)."
-
-
 def install(
     text: str,
     streams: Mapping[str, object],
     order_by: str | None,
     order: str | None = None,
     engine: str = "local",
-    missing: str = FROM_COMMAND_LINE,
+    wording: Wording = COMMAND_LINE,
     kernel: str | None = None,
+    explained: bool = False,
 ) -> Installed:
     """Declare the streams and install the last SELECT of the text.
 
     ``streams`` has paths or data by name. A stream that the text does not declare has the columns
-    of its file or table. ``missing`` tells how to give a stream that is not there.
+    of its file or table. ``wording`` tells how to give a stream that is not there. ``explained``
+    takes the SELECT of an EXPLAIN as well.
     """
     found = parse(text)
-    selects = [s for s in found if isinstance(s, statements.QueryText)]
-    if not selects:
-        raise InputError("the text has no SELECT", "Write the query whose rows are the result.")
+    select = _last_select(found, wording, explained)
     declared = {
         s.stream.name.lower(): s.stream for s in found if isinstance(s, statements.CreateStream)
     }
@@ -183,7 +208,7 @@ def install(
             order_column=order_by,
         )
         _create(started, text, found, declared, sources)
-        started.install(_in_place(text, selects[-1].text), RESULT, order, kernel)
+        started.install(_in_place(text, select.text), RESULT, order, kernel)
         return started
 
     try:
@@ -191,8 +216,28 @@ def install(
     except SqlError as error:
         if not error.what.startswith("unknown stream '"):
             raise
-        raise SqlError(error.what, missing.format(name=error.what.split("'")[1])) from None
+        missing = wording.stream.format(name=error.what.split("'")[1])
+        raise SqlError(error.what, missing) from None
     return Installed(started, started.queries[RESULT], sources, start)
+
+
+def _last_select(
+    found: list[statements.Statement], wording: Wording, explained: bool
+) -> statements.QueryText:
+    selects: list[statements.QueryText] = []
+    for statement in found:
+        if isinstance(statement, statements.QueryText):
+            selects.append(statement)
+        elif explained and isinstance(statement, statements.Explain):
+            selects.append(statement.query)
+    if selects:
+        return selects[-1]
+    if any(isinstance(statement, statements.Explain) for statement in found):
+        raise InputError(
+            "the text has no SELECT but one to EXPLAIN, which makes no rows",
+            f"Leave EXPLAIN out, or use {wording.explain} to see its plan.",
+        )
+    raise InputError("the text has no SELECT", "Write the query whose rows are the result.")
 
 
 def prepare(
@@ -201,22 +246,23 @@ def prepare(
     order_by: str | None,
     order: str | None = None,
     engine: str = "local",
-    missing: str = FROM_COMMAND_LINE,
+    wording: Wording = COMMAND_LINE,
     kernel: str | None = None,
 ) -> Run:
     """As :func:`install`, and find what the query reads: it must all be there, and in order."""
-    ready = install(text, streams, order_by, order, engine, missing, kernel)
-    names = list(_streams_read(ready.engine, ready.query))
+    ready = install(text, streams, order_by, order, engine, wording, kernel)
+    names = list(streams_read(ready.engine, ready.query))
     for name in names:
         if name.lower() not in ready.sources:
-            raise InputError(f"stream {name} has no data", missing.format(name=name))
+            raise InputError(f"stream {name} has no data", wording.stream.format(name=name))
     sources = [ready.sources[name.lower()] for name in names]
+    read = [source.stream for source in sources]
     if order_by is None and len(names) > 1:
-        _check_unordered(ready, names)
+        check_unordered(ready.engine, ready.query, read, wording)
     elif order_by is not None:
-        order_columns([source.stream for source in sources], order_by)
+        order_columns(read, order_by)
     _warm_up(ready, sources)
-    chosen = _kernel(ready.query)
+    chosen = first_kernel(ready.query)
     # Local joins are the three-step procedure (Teubner & Mueller 2011, §2.2) on one core.
     summary = Summary(engine, chosen, "three-step" if chosen else None)
     return Run(ready.engine, ready.query, sources, order_by, summary)
@@ -224,7 +270,7 @@ def prepare(
 
 def _warm_up(ready: Installed, sources: list[Source]) -> None:
     """Compile what the query needs, on another engine with a few tuples: that is start-up."""
-    if _kernel(ready.query) is None:
+    if first_kernel(ready.query) is None:
         return
     first: list[Tuples] = []
     for source in sources:
@@ -273,69 +319,6 @@ def _create(
             engine.feed([Derive(statement.name, _in_place(text, statement.query.text))])
 
 
-def _streams_read(engine: Engine, query: Query) -> Iterator[str]:
-    """The streams with tuples of their own that a query reads, in the order of its text."""
-    seen: set[str] = set()
-    waiting = [query]
-    while waiting:
-        current = waiting.pop(0)
-        derived: list[Query] = []
-        for scan in current.program.scans:
-            name = scan.stream.name
-            if name.lower() in seen:
-                continue
-            seen.add(name.lower())
-            if name in engine.queries:
-                derived.append(engine.queries[name])
-            else:
-                yield name
-        waiting = derived + waiting
-
-
-def _check_unordered(ready: Installed, names: list[str]) -> None:
-    """Streams that are read one after another have no arrival order that a window could mean."""
-    derived = [query.program for query in ready.engine.queries.values() if query.derived]
-    windows = [
-        instruction.window
-        for program in [ready.query.program, *derived]
-        for instruction in program.instructions
-        if isinstance(instruction, SetWindow)
-    ]
-    if any(not isinstance(window, Unbounded) for window in windows):
-        raise InputError(
-            f"the windows of the query need an arrival order of {' and '.join(names)}, and none is "
-            "given",
-            "Pass the column that they are ordered by: --order-by ts, or order_by='ts' in Python.",
-        )
-
-
-def _silent(query: Query, order_by: str | None) -> set[str]:
-    """The streams that would promise nothing by themselves, beside a time window that waits for it.
-
-    A count window has no punctuator of its own. Its stream is sorted by the order column, so the
-    run can promise in its place.
-    """
-    program = query.program
-    scans = {scan.block: scan.stream.name for scan in program.scans}
-    joins = [i for i in program.instructions if isinstance(i, JoinStreams)]
-    return {
-        scans[join.inputs[window.side]]
-        for join in joins
-        for window in program.instructions
-        if isinstance(window, SetWindow)
-        and window.block == join.block
-        and not isinstance(window.window, Range)
-        and window.time is not None
-        and order_by is not None
-        and window.time.name.lower() == order_by.lower()
-    }
-
-
-def _kernel(query: Query) -> str | None:
-    joins = [i for i in query.program.instructions if isinstance(i, JoinStreams)]
-    return joins[0].kernel if joins else None
-
-
 def run_files(
     text: str,
     streams: Mapping[str, str | Path],
@@ -351,26 +334,48 @@ def run_files(
 
 
 def execute(
-    run: Run, out: str | Path | None, progress: Callable[[int], None] = lambda tuples: None
+    run: Run,
+    out: str | Path | None,
+    progress: Callable[[int], None] = lambda tuples: None,
+    letters: str | Path | None = None,
 ) -> tuple[Summary, pa.Table | None]:
-    """The run's rows in the file ``out``, or in a table."""
-    with run.engine:
+    """The run's rows in the file ``out``, or in a table; its letters in the file ``letters``."""
+    batches: list[pa.RecordBatch] = []
+    write: Callable[[pa.RecordBatch], None] = batches.append
+    write_letters: Callable[[list[Letter]], None] = lambda letters: None  # noqa: E731
+    with ExitStack() as opened:
+        opened.enter_context(run.engine)
         if out is not None:
-            with FileSink(out, run.query.schema) as sink:
-                return run.execute(sink.write, progress), None
-        batches: list[pa.RecordBatch] = []
-        summary = run.execute(batches.append, progress)
-        return summary, pa.Table.from_batches(batches, run.query.schema)
+            write = opened.enter_context(FileSink(out, run.query.schema)).write
+        if letters is not None:
+            letter_sink = opened.enter_context(FileSink(letters, LETTER_COLUMNS))
+            write_letters = lambda found: letter_sink.write(_letter_batch(found))  # noqa: E731
+        summary = run.execute(write, progress, write_letters)
+    table = None if out is not None else pa.Table.from_batches(batches, run.query.schema)
+    return summary, table
+
+
+def _letter_batch(letters: list[Letter]) -> pa.RecordBatch:
+    columns: list[list[object]] = [
+        [letter.kind for letter in letters],
+        [letter.stream for letter in letters],
+        [letter.position for letter in letters],
+        [letter.reason for letter in letters],
+        [letter.text for letter in letters],
+    ]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTER_COLUMNS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LETTER_COLUMNS)
 
 
 def run_tables(text: str, streams: Mapping[str, object], order_by: str | None = None) -> pa.Table:
     """All rows of a query over tables or paths; late tuples and dead letters are a warning."""
-    run = prepare(text, streams, order_by, missing=FROM_PYTHON)
+    run = prepare(text, streams, order_by, wording=PYTHON)
     summary, table = execute(run, None)
     if summary.letters:
         first = summary.letters[0]
         warnings.warn(
-            f"{summary.late} late tuples and {summary.dead_letters} dead letters; the first: "
+            f"{counted(summary.late, 'late tuple')} and "
+            f"{counted(summary.dead_letters, 'dead letter')}; the first: "
             f"{first.kind} {first.stream}: {first.text} ({first.reason})",
             stacklevel=3,
         )

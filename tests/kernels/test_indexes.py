@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.plain_kernels import plain_kernels
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError
-from penstock.kernels import compiled, entry_index
+from penstock.kernels import entry_index
 from penstock.streams.events import Merged
 from penstock.streams.schema import Stream
+
+# Plain Python computes with NumPy scalars, which warn where compiled code gives NaN.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered")
 
 R = Stream.of(
     "R",
@@ -114,18 +117,13 @@ def rows_of(on: str, window: str, join: str, merged: Merged, batch: int, **how: 
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Indexes are used from the second tuple on, however little they help.
-
-    Generated kernels run as the Python they are: hundreds of them would take minutes to compile.
-    """
-    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    compiled.load.cache_clear()
-    monkeypatch.setattr(entry_index, "LONGEST_TAIL", 1)
-    monkeypatch.setattr(entry_index, "SORT_PROBES", 2)
-    monkeypatch.setattr(entry_index, "TOO_MANY", 2.0)
-    yield
-    compiled.load.cache_clear()
+def eager() -> Iterator[None]:
+    """Indexes are used from the second tuple on, however little they help; nothing is compiled."""
+    with plain_kernels() as patch:
+        patch.setattr(entry_index, "LONGEST_TAIL", 1)
+        patch.setattr(entry_index, "SORT_PROBES", 2)
+        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        yield
 
 
 @pytest.mark.parametrize("on", HASHED | RANGED)
@@ -155,15 +153,12 @@ def test_an_index_finds_what_evaluating_every_pair_finds(eager: None, on: str, s
 def test_random_data_and_batches(
     on: str, window: str, shape: str, join: str, seed: int, batch: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba.config, "DISABLE_JIT", 1)
-        compiled.load.cache_clear()
+    with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 3)
         patch.setattr(entry_index, "TOO_MANY", 2.0)
         merged = arrivals(seed, shape, 120, nulls=bool(seed % 2))
         expected = rows_of(on, window, join, merged, 1000, compile_predicates=False)
         assert rows_of(on, window, join, merged, batch) == expected
-        compiled.load.cache_clear()
 
 
 def test_every_index_offers_itself_where_it_can() -> None:

@@ -313,3 +313,15 @@ def test_a_computed_null_length_gives_null() -> None:
 
 def test_length_of_a_binary_is_in_bytes() -> None:
     check(run("length", ("é".encode(),), (BYTES,), I32), 2)
+
+
+def test_what_coalesce_does_not_need_does_not_fail() -> None:
+    fails = Cast(Literal("x", TEXT), I32)
+    one, null = Literal(1, I32), Literal(None, I32)
+    for args, value, count in (
+        ((null, one, fails, fails), 1, 0),
+        ((fails, one, fails), 1, 1),
+        ((fails, null, fails), None, 2),
+    ):
+        failures = Failures()
+        check((evaluate(Call("coalesce", args, I32), (), failures), failures.count), value, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -256,3 +257,36 @@ def test_end_without_a_name_ends_what_is_left_in_the_order_of_creation(play: Sta
         p.s(1)
     assert str(caught.value) == "stream S has ended\nSend nothing after its end."
     assert p.oracle.position == 5
+
+
+@pytest.mark.parametrize("time", [2**62 // 1000 + 1, -(2**62) // 1000, 2**63 - 1])
+def test_a_time_beyond_the_clock_is_one_dead_letter(time: int) -> None:
+    oracle = Oracle()
+    millis = pa.schema({"t": pa.timestamp("ms")})
+    for name, kind in (("R", "ms"), ("S", "us")):
+        oracle.create_stream(Stream.of(name, pa.schema({"t": pa.timestamp(kind)})))
+    both = "SELECT r.t FROM R [RANGE 1 SECOND WATTR t] AS r JOIN {} AS s ON TRUE"
+    oracle.install("far", both.format("S [ROWS 1 WATTR t]") + " UNION ALL SELECT t FROM R")
+    oracle.install("itself", both.format("R [RANGE 1 SECOND WATTR t]"))
+    nearer = time - 1 if time > 0 else time + 1
+    oracle.tuples("R", pa.RecordBatch.from_pydict({"t": [nearer, time]}, millis))
+    assert oracle.dead["far"][-1:] == [(5, "R", (time,), "t does not fit the query's clock")]
+    assert oracle.rows["far"] == ([] if time == 2**63 - 1 else [(4, (nearer,))])
+    # Milliseconds alone make a clock of milliseconds, which goes farther.
+    seen = abs(time) < 2**62
+    assert oracle.dead["itself"] == ([] if seen else oracle.dead["far"])
+
+
+def test_a_clock_of_floats_reads_a_decimal_as_the_nearest_double() -> None:
+    oracle = Oracle()
+    oracle.create_stream(Stream.of("R", pa.schema({"t": pa.decimal128(5, 1)})))
+    oracle.create_stream(Stream.of("S", pa.schema({"t": pa.float64()})))
+    oracle.install(
+        "q",
+        "SELECT r.t, s.t AS s FROM R [RANGE 1 WATTR t] AS r JOIN S [RANGE 1 WATTR t] AS s ON TRUE",
+    )
+    decimals = pa.array(["0.3"]).cast(pa.decimal128(5, 1))
+    oracle.punctuate("R", 3 * 0.1)
+    oracle.tuples("R", pa.RecordBatch.from_arrays([decimals], names=["t"]))
+    # 3 * 0.1 is a little more than 0.3, which is therefore late.
+    assert oracle.late["q"] == [(4, "R", (Decimal("0.3"),))]

@@ -112,3 +112,10 @@ def test_sub_times() -> None:
     assert run("sub_times", one, other, result=INTERVAL) == -2
     far = Literal(2**62, SECONDS)
     assert run("sub_times", far, Literal(0, SECONDS), result=INTERVAL) is None
+
+
+def test_a_year_that_does_not_fit_fails_once() -> None:
+    failures = Failures()
+    year = Call("year", (Literal(2**62, SECONDS),), I32)
+    assert evaluate(year, (), failures) is None
+    assert failures.count == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from penstock.errors import SqlError
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse_query
@@ -145,3 +146,27 @@ def test_a_window_without_a_join_is_kept() -> None:
     source = bind(parse_query(sql), catalog).selects[0].source
     assert isinstance(source, Scan)
     assert (source.alias, source.window, source.time) == ("other", Range(5, 1), None)
+
+
+def test_a_stream_that_ends_may_be_kept_whole() -> None:
+    catalog = Catalog([Stream.of("R", pa.schema(COLUMNS), bounded=True)])
+    with pytest.raises(SqlError) as caught:
+        bind(parse_query("SELECT a.i FROM R AS a JOIN R [NOW] AS b ON TRUE"), catalog)
+    assert str(caught.value) == (
+        "join without a window on stream R at line 1, column 17\n"
+        "  SELECT a.i FROM R AS a JOIN R [NOW] AS b ON TRUE\n"
+        "                  ^\n"
+        "Write R [ROWS 1000] or R [RANGE 10 SECONDS], or R [UNBOUNDED] to keep all of it."
+    )
+
+
+def test_a_derived_stream_has_no_declaration_to_be_mended() -> None:
+    catalog = Catalog([Stream.of("big", pa.schema(COLUMNS), derived=True)])
+    with pytest.raises(SqlError) as caught:
+        bind(parse_query("SELECT i FROM big [RANGE 5]"), catalog)
+    assert str(caught.value) == (
+        "the time attribute of stream big is not known at line 1, column 15\n"
+        "  SELECT i FROM big [RANGE 5]\n"
+        "                ^^^^^^^^^^^^^\n"
+        "Write big [RANGE 5 WATTR t] with t a column of big; a derived stream has no declaration."
+    )

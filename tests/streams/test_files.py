@@ -12,6 +12,7 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.streams import csv_file, json_file
+from penstock.streams.csv_quotes import QuoteWatch
 from penstock.streams.events import Malformed, Tuples
 from penstock.streams.files import FileSource
 from penstock.streams.schema import Stream
@@ -206,3 +207,96 @@ def test_files_that_cannot_be_read_say_what_and_where(tmp_path: Path) -> None:
             read(FileSource.open("R", path, DECLARED))
         assert caught.value.what.startswith(f"{path} cannot be read: ")
         assert caught.value.remedy == REMEDY
+
+
+@pytest.mark.parametrize("block", [1 << 21, 64])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('ts,x\n1,"abc\n2,3\n', 2),
+        ('ts,x\n1,"ab""c\n2,3\n', 2),
+        ('ts,x\n1,a\n2,"', 3),
+        ('ts,x\n1,"a"""\n"2,3\n', 3),
+        ('ts,"x\n1,2\n', 1),
+        ('\ufeff"ts,x\n1,2\n', 1),
+        ('ts,x\n1,5" wide\n2,"a"b"\n3,"c\n', 4),
+        ('ts,x\n1,"\n\n2,"\n3,"abc' + "\n4,d" * 100, 5),
+    ],
+)
+def test_a_csv_file_that_ends_inside_a_quote_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, text: str, line: int
+) -> None:
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", block)
+    path = write(tmp_path / "r.csv", text)
+    declared = Stream.of("R", pa.schema({"ts": pa.int64(), "x": pa.string()}))
+    with pytest.raises(InputError) as error:
+        read(FileSource.open("R", path, declared))
+    assert str(error.value) == (
+        f"{path} ends inside a value whose quote was opened in line {line}\n"
+        'Close the quote; a " inside a value is written twice.'
+    )
+    with pytest.raises(InputError):
+        read(FileSource.open("R", path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'ts,x\n1,5" wide\n2,"a"b"\n',
+        'ts,x\n"1","a\n""\nb"\n"2",""""\n',
+        '\ufeff"ts","x"\n"1",""\n"2",""',
+        'ts,x\r\n1,"a"\r\n2,"b"',
+    ],
+)
+def test_quotes_that_are_closed_are_fine(tmp_path: Path, text: str) -> None:
+    assert len(read(FileSource.open("R", write(tmp_path / "r.csv", text)))) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['x,"a""b"\n5" wide,"c\n""",d"\n"e"f"\n"g\n', 'x\n"a"""\n"b"\n', '"a""""b"""\n"""']
+)
+def test_quotes_are_followed_over_any_pieces(text: str) -> None:
+    def opened(*pieces: str) -> int | None:
+        watch = QuoteWatch()
+        for piece in pieces:
+            watch.take(piece.encode())
+        return watch.opened
+
+    expected = opened(*text)
+    assert {opened(text[:i], text[i:]) for i in range(len(text) + 1)} == {expected}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"id":2,"x":', "Expecting value at column 13"),
+        ('{"id":2,"x":\r', "Expecting value at column 13"),
+        ('  {"id":2,"ö":', "Expecting value at column 15"),
+        ('{"id":2', "Expecting ',' delimiter at column 8"),
+        ('{"id":2} 3', "Extra data at column 10"),
+    ],
+)
+def test_columns_of_json_errors_are_those_of_the_line(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    path = write(tmp_path / "r.jsonl", f'{{"id": 1, "x": 1}}\n{line}\n{{"id": 3, "x": 3}}\n')
+    first, bad, last = read(FileSource.open("R", path, DECLARED))
+    assert (first, last) == ([1, 1], [3, 3])
+    assert isinstance(bad, Malformed)
+    assert bad.reason == f"the record is not JSON: {reason} (r.jsonl, line 2)"
+
+
+def test_json_without_records(tmp_path: Path) -> None:
+    empty = write(tmp_path / "a.jsonl", "")
+    for file in (empty, write(tmp_path / "b.ndjson", "\n\n")):
+        assert read(FileSource.open("R", file, DECLARED)) == []
+        with pytest.raises(InputError) as error:
+            FileSource.open("R", file)
+        assert str(error.value) == (
+            f"{file} has no records that would tell the columns of stream R\n"
+            "Declare the stream in the query: CREATE STREAM R (column type, ...);"
+        )
+    write(tmp_path / "c.jsonl", '{"id": 1}\n')
+    source = FileSource.open("R", tmp_path)
+    assert repr(source.stream) == "Stream R (id int64)"
+    assert read(source) == [[1]]

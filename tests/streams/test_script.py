@@ -128,6 +128,13 @@ EXPECT = "Write expect pairs: 1, 7; 2, 8, or expect ordered, late or dead pairs:
         ("stream R (x)", "'x' is not a column", "Write a name and a type: id int64."),
         ("stream R (x int32) TIMESTAMP BY t",
          "stream R has no column 't' to be its time attribute", "Write TIMESTAMP BY one of: x."),
+        *(
+            (f"stream R (t {kind}) TIMESTAMP BY T",
+             f"column t of R is {kind} and cannot be a time attribute",
+             "Use an integer up to int64, a float, a decimal of at most 18 digits, a date or a "
+             "timestamp.")
+            for kind in ("string", "boolean", "binary", "uint64", "decimal(19, 0)")
+        ),
         ("stream R (x int32, X int32)", "stream R has two columns named 'X'",
          "Rename one of them; names are compared without regard to case."),
         ("CREATE TABLE t", "nothing but streams can be created",

@@ -50,6 +50,7 @@ class _Found:
     ranks: Indices
 
 
+NO_KEYS = Keyed(None, [], [])
 NOTHING = _Found(*(np.empty(0, np.int64) for _ in range(3)))
 
 
@@ -178,6 +179,9 @@ class JoinBlock:
         )
 
     def _append(self, side: JoinSide, admitted: Admitted) -> Keyed:
+        if not admitted.batch.num_rows:
+            side.newest = 0
+            return NO_KEYS
         keyed = side.keyed(admitted.batch, self.matcher.dictionary)
         side.append(admitted.batch, admitted.times, admitted.keys, keyed)
         return keyed
@@ -208,6 +212,8 @@ class JoinBlock:
         """Work through the ranks in pieces small enough that a piece's pairs fit in memory."""
         probes = [
             self.matcher.probes(side, a, keys, ranks.seen[side.index])
+            if keys is not NO_KEYS
+            else None
             for side, a, keys in zip(self.sides, admitted, keyed, strict=True)
         ]
         start = 0
@@ -224,15 +230,21 @@ class JoinBlock:
                 yield self._output(found, ranks.position_of)
             start = stop
 
-    def _match(self, probes: list[Probes], ranks: Ranks, start: int, stop: int) -> _Found | None:
+    def _match(
+        self, probes: list[Probes | None], ranks: Ranks, start: int, stop: int
+    ) -> _Found | None:
         """The pairs of the events ranked ``start .. stop - 1``; None if they are too many."""
         # A single event may have as many partners as the window holds; it cannot be split.
         most = MOST_PAIRS if stop - start > 1 else None
         parts = []
         counted = self.matcher.comparisons, self.failures.count
         for side in self.sides:
+            given = probes[side.index]
+            if given is None:
+                parts.append((NOTHING.left, NOTHING.right, NOTHING.ranks))
+                continue
             mine = ranks.tuples[side.index]
-            pairs = self.matcher.match(side, probes[side.index], mine, start, stop, most)
+            pairs = self.matcher.match(side, given, mine, start, stop, most)
             if pairs is None:
                 self.matcher.comparisons, self.failures.count = counted  # it will be done again
                 return None

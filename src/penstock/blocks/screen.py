@@ -35,7 +35,7 @@ def screen(run: Run, stream: str, times: Sequence[TimeAttribute], floating: bool
             nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
             reasons = _because(f"NaN in time attribute {name}", nan) | reasons
         if not floating and len(column):
-            far = _far(column, FARTHEST // int(time.factor))
+            far = _far(column, -(-FARTHEST // int(time.factor)))
             reasons = _because(f"{name} does not fit the query's clock", far) | reasons
     if not reasons:
         return run
@@ -60,9 +60,10 @@ def _far(column: Any, limit: int) -> npt.NDArray[np.bool_]:
     """Which values, in units of the column, are ``limit`` or more away from zero."""
     vector = vector_of(column)
     values = np.asarray(vector.values)
-    if limit > np.iinfo(values.dtype).max:
+    if values.dtype != object and limit > np.iinfo(values.dtype).max:
         return np.zeros(len(values), np.bool_)
     far: npt.NDArray[np.bool_] = (values >= limit) | (values <= -limit)
+    far = far.astype(np.bool_)  # wide decimals are Python integers, and compare as objects
     return far if vector.valid is None else far & vector.valid
 
 

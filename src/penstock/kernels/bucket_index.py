@@ -28,6 +28,7 @@ Indices = npt.NDArray[np.int64]
 
 MOST_CELLS = 1 << 22
 SAMPLE = 4096
+COARSE = 128
 NO_BOUNDS: Array = np.empty(0, np.float64)
 
 
@@ -65,9 +66,10 @@ class Scale:
         scale = count / spread if spread > 0 and math.isfinite(spread) else 0.0
         if scale > 0 and math.isfinite(scale):
             even = cls(low, scale, count, NO_BOUNDS)
-            # Uneven if few cells hold most of it, as far as a sample can tell.
-            filled = np.sort(np.bincount(even.cells(finite), minlength=count))[::-1]
-            if filled[: max(1, count // 8)].sum() <= 0.75 * len(finite) or len(finite) < 64:
+            # Uneven if an eighth of the range holds most of it, as far as a sample can tell.
+            coarse = cls(low, COARSE / spread, COARSE, NO_BOUNDS)
+            filled = np.sort(np.bincount(coarse.cells(finite), minlength=COARSE))[::-1]
+            if filled[: COARSE // 8].sum() <= 0.75 * len(finite) or len(finite) < COARSE:
                 return even
         finite = np.sort(values[np.isfinite(values)][:: max(1, known // (4 * count))])
         bounds = np.unique(finite[np.linspace(0, len(finite) - 1, count).astype(np.int64)][1:])
@@ -180,7 +182,7 @@ class Hash:
 
     def __init__(self, stored: Sequence[int], probe: Sequence[int], count: int) -> None:
         self._stored, self._probe = stored, probe
-        self._bits = max(1, min(22, count.bit_length()))
+        self._bits = max(1, min(22, count.bit_length() - 1))
         self.buckets = 1 << self._bits
 
     def _cells(self, numbers: Sequence[int], keys: Sequence[Array]) -> Array:

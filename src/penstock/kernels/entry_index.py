@@ -26,7 +26,7 @@ from penstock.kernels.bucket_index import (
     slack_of,
 )
 from penstock.kernels.compiled import load
-from penstock.kernels.constraints import Dimension, constraints, dimensions
+from penstock.kernels.constraints import Constraint, Dimension, constraints, dimensions
 from penstock.kernels.generate import generate_bucket
 from penstock.kernels.nested_loop import Columns, pairs, shape_of
 from penstock.kernels.predicate import Predicate
@@ -41,6 +41,7 @@ TOO_MANY = 0.25
 """If a probe would have to look at a larger share of the entries, the nested loop is faster."""
 SORT_PROBES = 256
 CHOOSE_EVERY = 8
+REGIONS = 2048
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class EntryIndex:
         self._signature: object = None
         self._hopeless_until = 0
         self._made = 0
+        self._known_widths: list[float] = []
 
     @property
     def usable(self) -> bool:
@@ -155,8 +157,6 @@ class EntryIndex:
                 unknown = gone if unknown is None else unknown | gone
         columns = [column[part] for column in stored.flat()]
         return make_segment(start, layout, values, keys, unknown, columns)
-
-    _known_widths: list[float] = []  # noqa: RUF012  replaced, never changed
 
     def _numbers(self, side: int, used: set[int], keys: Sequence[Array]) -> dict[int, Array]:
         return {n: numbers(self._predicate.keys[side][n], keys[n]) for n in used}
@@ -286,12 +286,16 @@ class EntryIndex:
         if len(lo) > SORT_PROBES and segment.layout.buckets > 1:
             # Probes of one region one after another: what they look at is in the cache.
             rows = segment.layout.buckets // segment.layout.columns
-            offsets = np.empty(rows + 1, np.uint32)
-            buckets.group(ranges.x0, rows, offsets, order)
+            step = -(-rows // REGIONS)
+            offsets = np.empty(rows // step + 2, np.uint32)
+            buckets.group(ranges.x0 // np.int32(step), rows // step + 1, offsets, order)
             given = [column.take(order) for column in given]
         lo, hi, x0, x1, y0, y1, *columns = given
         shape = shape_of(side, probe, stored)
-        function = load(generate_bucket(self._predicate, shape))
+        function = self._predicate.kernels.get(("bucket", shape))
+        if function is None:
+            function = load(generate_bucket(self._predicate, shape))
+            self._predicate.kernels["bucket", shape] = function
         out = np.empty(capacity, np.int64)
         found, candidates = function(
             lo, hi, order, x0, x1, y0, y1, segment.layout.columns,
@@ -300,7 +304,7 @@ class EntryIndex:
         return (None if found < 0 else out[:found]), int(candidates)
 
 
-def _halves(constraint: Any) -> tuple[Any, Any]:
+def _halves(constraint: Constraint) -> tuple[Constraint | None, Constraint | None]:
     """The constraint as an upper and as a lower bound, where it is one."""
     upper = constraint if constraint.high < float("inf") else None
     return upper, constraint if constraint.low > float("-inf") else None

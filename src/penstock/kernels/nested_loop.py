@@ -69,7 +69,11 @@ def kernel_for(
     predicate: Predicate, probe_side: int, probe: Columns, stored: Columns
 ) -> Callable[..., Any]:
     """The compiled function for these columns."""
-    return load(generate(predicate, shape_of(probe_side, probe, stored)))
+    shape = shape_of(probe_side, probe, stored)
+    known = predicate.kernels.get(shape)
+    if known is None:
+        known = predicate.kernels[shape] = load(generate(predicate, shape))
+    return known
 
 
 def shape_of(probe_side: int, probe: Columns, stored: Columns) -> Shape:

@@ -8,7 +8,9 @@ certainly true for a pair or it is not, which is all that a join asks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,6 +105,8 @@ class Predicate:
     keys: tuple[list[Key], list[Key]] = field(default_factory=lambda: ([], []))
     constants: list[Literal] = field(default_factory=list)
     condition: Condition = Both(())
+    kernels: dict[Hashable, Callable[..., Any]] = field(default_factory=dict)
+    """Kernels made so far, by what they are for."""
 
     @classmethod
     def of(cls, expression: Expression) -> Predicate:

@@ -152,7 +152,7 @@ def read_number(text: str) -> Decimal:
 
 def read_float(text: str, kind: Type) -> float:
     """The float or double nearest to the number in ``text``, which may be ``nan`` or ``inf``."""
-    named = re.fullmatch(r"([+-]?)(nan|inf)", text)
+    named = re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.ASCII | re.IGNORECASE)
     if named is not None:
         return float(text)
     number = read_number(text)

@@ -27,6 +27,8 @@ def evaluate(expression: Expression, rows: tuple[Row, ...], failures: Failures) 
         return rows[expression.side][expression.index]
     if isinstance(expression, Call) and expression.op == "case":
         return _case(expression, rows, failures)
+    if isinstance(expression, Call) and expression.op == "coalesce":
+        return _coalesce(expression, rows, failures)
     try:
         if isinstance(expression, Cast):
             value = evaluate(expression.arg, rows, failures)
@@ -49,6 +51,15 @@ def _case(call: Call, rows: tuple[Row, ...], failures: Failures) -> Value:
         if evaluate(condition, rows, failures) is True:
             return evaluate(value, rows, failures)
     return evaluate(otherwise, rows, failures)
+
+
+def _coalesce(call: Call, rows: tuple[Row, ...], failures: Failures) -> Value:
+    """The first argument that is not NULL; none after it is evaluated."""
+    for argument in call.args:
+        value = evaluate(argument, rows, failures)
+        if value is not None:
+            return value
+    return None
 
 
 def _and(call: Call, values: list[Value]) -> bool | None:
@@ -88,10 +99,6 @@ def _greatest(call: Call, values: list[Value]) -> Value:
     return best
 
 
-def _coalesce(call: Call, values: list[Value]) -> Value:
-    return next((value for value in values if value is not None), None)
-
-
 def _null_if(call: Call, values: list[Value]) -> Value:
     first, second = values
     if first is None or second is None:
@@ -117,7 +124,6 @@ SPECIAL: dict[str, Callable[[Call, list[Value]], Value]] = {
     "in": _in,
     "least": _least,
     "greatest": _greatest,
-    "coalesce": _coalesce,
     "null_if": _null_if,
     "substring": _substring,
 }

@@ -183,7 +183,11 @@ def _replace(call: Call, values: list[Value]) -> Value:
 
 def _clock_part(part: Callable[[int], int]) -> Function:
     """A part of the clock reading of a date or timestamp."""
-    return lambda call, values: part(clock_of(values[0], call.args[0].type))
+
+    def function(call: Call, values: list[Value]) -> int:
+        return integer_in(part(clock_of(values[0], call.args[0].type)), call.type)
+
+    return function
 
 
 def _date_trunc(call: Call, values: list[Value]) -> int:

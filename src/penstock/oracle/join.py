@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from penstock.oracle.evaluate import Failures, evaluate
 from penstock.oracle.source import Source
-from penstock.oracle.values import Row, Value, time_number
+from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import Column, Expression
 from penstock.sql.plan import Join, Output, Scan, Select
 from penstock.streams.windows import Range, Rows, Unbounded, Window
@@ -67,7 +67,7 @@ class Side:
         """A value of the time attribute on the query's clock."""
         assert self.scan.time is not None
         kind = self.scan.stream.schema.field(self.scan.time.column).type
-        return time_number(value, kind) * self.scan.time.factor
+        return ticks_of(value, kind, self.scan.time.factor)
 
     def value_at(self, ticks: Ticks) -> Value:
         """The inverse: where the clock shows ``ticks``, perhaps between two values."""

@@ -78,7 +78,7 @@ class Oracle:
         self._check_new_name(name)
         plan = self._bind(text)
         bounded = all(scan.stream.bounded for scan in plan.scans)
-        stream = Stream.of(name, plan.schema, bounded=bounded)
+        stream = Stream.of(name, plan.schema, bounded=bounded, derived=True)
         self._catalog.add(stream)
         source = self._sources[name.lower()] = Source(stream, derived=True)
         self._tell_readers(self._start(name, plan), source)

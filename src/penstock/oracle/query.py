@@ -8,11 +8,15 @@ from penstock.errors import PenstockError
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import JoinRun, selected
 from penstock.oracle.source import Source
-from penstock.oracle.values import Row, Value
+from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Join, Plan, Scan, Select
+from penstock.streams.windows import TimeAttribute
 
 Sources = dict[str, Source]
+
+# A clock of integers shows less than this either way, so that no time plus a window overflows.
+CLOCK_END = 2**62
 
 
 class SelectRun:
@@ -104,10 +108,8 @@ class QueryRun:
         for scan in self.plan.scans:
             if scan.time is None or scan.stream.name.lower() != key:
                 continue
-            value = row[scan.time.column]
-            if value is None or value != value:
-                what = "NULL" if value is None else "NaN"
-                reason = f"{what} in time attribute {scan.time.name}"
+            reason = _no_time(scan, scan.time, row[scan.time.column])
+            if reason is not None:
                 self.dead.append((position, scan.stream.name, row, reason))
                 return False
         return True
@@ -131,6 +133,18 @@ class QueryRun:
             least = None if None in column else min(column)
             smallest.append(None if least == math.inf else least)
         return smallest
+
+
+def _no_time(scan: Scan, time: TimeAttribute, value: Value) -> str | None:
+    """Why a value is no time on the query's clock; None if it is one."""
+    if value is None:
+        return f"NULL in time attribute {time.name}"
+    if value != value:
+        return f"NaN in time attribute {time.name}"
+    tick = ticks_of(value, scan.stream.schema.field(time.column).type, time.factor)
+    if isinstance(time.factor, int) and not -CLOCK_END < tick < CLOCK_END:
+        return f"{time.name} does not fit the query's clock"
+    return None
 
 
 def check_change(name: str, old: Plan, new: Plan) -> None:

@@ -131,9 +131,10 @@ def date_trunc(value: int, kind: Type, unit: str) -> int:
 
 
 def date_text(days: int) -> str:
-    """A date as it is written: ``2024-01-31``."""
+    """A date as it is written: ``2024-01-31``; years above 9999 and below 0 have their sign."""
     year, month, day = civil(days)
-    return f"{'-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day:02d}"
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
 def timestamp_text(value: int, kind: Type) -> str:
@@ -156,9 +157,9 @@ def timestamp_text(value: int, kind: Type) -> str:
     return text + (f":{ahead % 60:02d}" if ahead % 60 else "")
 
 
-DATE = re.compile(r"(-?\d{4,})-(\d\d)-(\d\d)", re.ASCII)
+DATE = re.compile(r"([+-]?\d{4,12})-(\d\d)-(\d\d)", re.ASCII)
 TIME = re.compile(
-    r"(?P<date>-?\d{4,}-\d\d-\d\d)"
+    r"(?P<date>[+-]?\d{4,12}-\d\d-\d\d)"
     r"(?:[ T](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d+))?"
     r"(?P<zone>Z|(?P<sign>[+-])(?P<zh>\d\d):(?P<zm>\d\d)(?::(?P<zs>\d\d))?)?)?",
     re.ASCII,

@@ -40,14 +40,21 @@ def batch_rows(batch: pa.RecordBatch, stream: Stream) -> list[Row]:
     return [tuple(column[row] for column in columns) for row in range(batch.num_rows)]
 
 
-def time_number(value: Value, kind: Type) -> Value:
-    """The number that a time attribute counts with: of a decimal, its unscaled integer.
+def ticks_of(value: Value, kind: Type, factor: int | float) -> Value:
+    """A value of a time attribute on the query's clock.
+
+    A clock of floats (whose factor is a float) shows the double nearest to the value; any other
+    counts with the physical value: of a decimal, its unscaled integer.
 
     >>> from decimal import Decimal
-    >>> time_number(Decimal("1.50"), pa.decimal128(5, 2))
-    150
+    >>> ticks_of(Decimal("1.50"), pa.decimal128(5, 2), 2)
+    300
+    >>> ticks_of(Decimal("0.3"), pa.decimal128(2, 1), 0.1)
+    0.3
     """
+    if isinstance(factor, float):
+        return float(value)
     if pa.types.is_decimal(kind):
         unscaled = Fraction(value) * 10**kind.scale
-        return unscaled.numerator if unscaled.denominator == 1 else unscaled
-    return value
+        value = unscaled.numerator if unscaled.denominator == 1 else unscaled
+    return value * factor

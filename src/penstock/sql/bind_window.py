@@ -9,13 +9,13 @@ import pyarrow as pa
 from pyarrow import types as arrow
 
 from penstock.errors import SqlError
-from penstock.sql.arrow_types import UINT64, digits_of, is_time, unit_of, zone_of
+from penstock.sql.arrow_types import digits_of, is_time, unit_of, zone_of
 from penstock.sql.catalog import Catalog
 from penstock.sql.dialect import Span
 from penstock.sql.literals import MONTHS, UNITS_PER_SECOND, seconds
 from penstock.sql.plan import Scan
 from penstock.sql.syntax import Quantity, StreamReference, WindowClause
-from penstock.streams.schema import Stream, type_name
+from penstock.streams.schema import TIME_TYPES, Stream, is_time_type, type_name
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 
 MOST_ROWS = 2**62
@@ -174,11 +174,12 @@ def joined_window(side: Side, catalog: Catalog) -> Window:
     if side.clause is not None:
         return plain_window(side)
     if catalog.windows_required or not side.stream.bounded:
-        name = side.stream.name
+        name, bounded = side.stream.name, side.stream.bounded
+        everything = f", or {name} [UNBOUNDED] to keep all of it" if bounded else ""
         raise side.fail(
             side.reference.at,
-            f"join without a window on stream {name}, which has no end",
-            f"Write {name} [ROWS 1000] or {name} [RANGE 10 SECONDS].",
+            f"join without a window on stream {name}{'' if bounded else ', which has no end'}",
+            f"Write {name} [ROWS 1000] or {name} [RANGE 10 SECONDS]{everything}.",
         )
     return Unbounded()
 
@@ -204,11 +205,13 @@ def time_column(side: Side, other: Side | None, order_column: str | None) -> int
     if side.clause is not None:
         text = side.text(side.clause.at)
         example = f"{text[:-1].rstrip()} WATTR t]"
+    declare = f", or declare it: CREATE STREAM {alias} (...) TIMESTAMP BY t"
+    if side.stream.derived:
+        declare = "; a derived stream has no declaration"
     raise side.fail(
         side.reference.at,
         f"the time attribute of stream {alias} is not known",
-        f"Write {alias} {example} with t a column of {alias}, or declare it: "
-        f"CREATE STREAM {alias} (...) TIMESTAMP BY t.",
+        f"Write {alias} {example} with t a column of {alias}{declare}.",
     )
 
 
@@ -216,16 +219,13 @@ def check_time_type(side: Side, index: int) -> None:
     """Only some types can be a time."""
     field = side.stream.schema.field(index)
     kind = field.type
-    numeric = (arrow.is_integer(kind) and kind != UINT64) or arrow.is_floating(kind)
-    short = arrow.is_decimal(kind) and digits_of(kind)[0] <= 18
-    if numeric or short or arrow.is_date(kind) or arrow.is_timestamp(kind):
+    if is_time_type(kind):
         return
     raise side.fail(
         attribute_place(side),
         f"column {field.name} of {side.stream.name} is {type_name(kind)} and cannot be a time "
         "attribute",
-        "Use an integer up to int64, a float, a decimal of at most 18 digits, a date or a "
-        "timestamp.",
+        TIME_TYPES,
     )
 
 

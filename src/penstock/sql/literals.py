@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import date
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from fractions import Fraction
 
 import pyarrow as pa
@@ -49,10 +49,13 @@ def number(text: str, negative: bool = False) -> Literal | None:
      Literal(value=2500.0, type=DataType(double)))
     """
     text = f"-{text}" if negative else text
-    if "e" in text.lower():
-        value = float(text)
-        return Literal(value, DOUBLE) if math.isfinite(value) else None
-    exact = Decimal(text)
+    try:
+        if "e" in text.lower():
+            value = float(text)
+            return Literal(value, DOUBLE) if math.isfinite(value) else None
+        exact = Decimal(text)
+    except (ValueError, InvalidOperation):  # two points in a number are read as one word
+        return None
     scale = max(0, -int(exact.as_tuple().exponent))
     if scale == 0 and "." not in text:
         whole = int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from penstock.streams.schema import Stream, parse_type
 STATEMENTS = (
     "Write SELECT, CREATE STREAM, SHOW STREAMS, SHOW QUERIES, DESCRIBE name or EXPLAIN SELECT."
 )
+COMMENT_MARK = re.compile(r"/\*|\*/")
 QUERY_START = frozenset({TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN})
 INSTEAD = {
     "INSERT": "Push tuples to the stream instead: engine.push(stream, data).",
@@ -42,6 +44,8 @@ def parse(sql: str) -> list[Statement]:
     >>> parse("SHOW STREAMS; DESCRIBE r")
     [ShowStreams(), Describe(name='r')]
     """
+    if not isinstance(sql, str):
+        raise InputError(f"{sql!r} is no SQL text", "Pass a string: 'SELECT ... FROM ...'.")
     try:
         return [Statements(sql, tokens).statement() for tokens in split(sql)]
     except RecursionError:
@@ -102,27 +106,47 @@ def tokenize(sql: str) -> list[Token]:
     try:
         return Penstock().tokenize(sql)
     except TokenError:
-        start, quote = open_quote(sql)
-        what = f"{quote} is not closed" if quote else "this is no word, number or string"
-        remedy = f"Write {quote} where it ends." if quote else "Write X'00FF' for bytes."
-        raise SqlError.at(sql, start, start + 1, f"syntax error: {what}", remedy) from None
+        start, opened = open_piece(sql)
+        what = f"{opened} is not closed" if opened else "this is no word, number or string"
+        closing = "*/" if opened == "/*" else opened
+        remedy = f"Write {closing} where it ends." if opened else "Write X'00FF' for bytes."
+        end = start + max(1, len(opened))
+        raise SqlError.at(sql, start, end, f"syntax error: {what}", remedy) from None
 
 
-def open_quote(sql: str) -> tuple[int, str]:
-    """Where the last quote that was opened stands, and which one it is; '' for none."""
-    position, start, quote = 0, 0, ""
+def open_piece(sql: str) -> tuple[int, str]:
+    """Where the last quote or comment that was opened stands, and what opened it.
+
+    That is ``''`` if it was closed.
+    """
+    position, start, opened = 0, 0, ""
     while position < len(sql):
         character = sql[position]
-        if quote:
-            quote = "" if character == quote else quote
+        if opened:
+            opened = "" if character == opened else opened
         elif sql.startswith("--", position):
             position = sql.find("\n", position)
             if position < 0:
                 break
+        elif sql.startswith("/*", position):
+            end = comment_end(sql, position)
+            if end is None:
+                return position, "/*"
+            position = end - 1
         elif character in "'\"`":
-            start, quote = position, character
+            start, opened = position, character
         position += 1
-    return start, quote
+    return start, opened
+
+
+def comment_end(sql: str, start: int) -> int | None:
+    """Where the comment that starts there ends; comments nest. None: it does not end."""
+    depth = 0
+    for mark in COMMENT_MARK.finditer(sql, start):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return None
 
 
 class Statements(Queries):

@@ -111,6 +111,21 @@ def offset_at(zone: str, seconds: int) -> int:
     return 0 if offset is None else int(offset.total_seconds())
 
 
+def is_zone(name: str) -> bool:
+    """Whether there is such a zone: a name of the IANA database, or an offset like ``+02:00``.
+
+    >>> is_zone("Europe/Berlin"), is_zone("-0330"), is_zone("+24:00"), is_zone("Mars/X")
+    (True, True, False, False)
+    """
+    if name[:1] in ("+", "-"):
+        return re.fullmatch(r"[+-]([01]\d|2[0-3]):?[0-5]\d", name, re.ASCII) is not None
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
 def _zone(name: str) -> tzinfo:
     if _OFFSET.fullmatch(name):
         return timezone(timedelta(seconds=_offset_seconds(name)))

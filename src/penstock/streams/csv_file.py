@@ -7,6 +7,7 @@ and not the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from penstock.streams.convert import Converted, cut_out, match_columns
+from penstock.streams.csv_quotes import WatchedFile
 from penstock.streams.events import Malformed, Tuples
 from penstock.streams.literals import (
     format_array,
@@ -43,10 +45,22 @@ class _InvalidRows:
         return "skip"
 
 
-def _open(path: Path, types: dict[str, pa.DataType] | None, invalid: _InvalidRows) -> Any:
+@contextmanager
+def _open(path: Path, types: dict[str, pa.DataType] | None, invalid: _InvalidRows) -> Iterator[Any]:
     source: Any = pa.input_stream(str(path), compression="detect")
+    watched = WatchedFile(path, source)
+    try:
+        with _reader(watched, types, invalid) as reader:
+            yield reader
+    except pa.ArrowInvalid:
+        # A value may be too long for Arrow just because its quote is not closed.
+        watched.read_to_end(BLOCK_BYTES)
+        raise
+
+
+def _reader(file: Any, types: dict[str, pa.DataType] | None, invalid: _InvalidRows) -> Any:
     return pacsv.open_csv(
-        source,
+        file,
         # One thread: only then do invalid rows come with their numbers.
         read_options=pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
         parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=invalid),

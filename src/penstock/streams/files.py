@@ -64,7 +64,7 @@ class FileSource:
     """A stream that is read from files, in the order of their names.
 
     ``declared``: the stream's columns were written down, so that others in the file are passed
-    over; else they are those of the first file.
+    over; else they are those of the first file that has any.
     """
 
     stream: Stream
@@ -80,7 +80,12 @@ class FileSource:
         files = find_files(Path(path))
         if declared is not None:
             return cls(replace(declared, bounded=True), files, True)
-        schema = read_schema(files[0])
+        schema = next(filter(None, map(read_schema, files)), None)
+        if schema is None:
+            raise InputError(
+                f"{path} has no records that would tell the columns of stream {name}",
+                f"Declare the stream in the query: CREATE STREAM {name} (column type, ...);",
+            )
         fields = [pa.field(f.name, normal_type(f.type) or f.type) for f in schema]
         return cls(Stream.of(name, pa.schema(fields), bounded=True), files, False)
 
@@ -114,7 +119,10 @@ def _suffix(path: Path) -> str:
 
 
 def find_files(path: Path) -> tuple[Path, ...]:
-    """The file itself or, of a directory, all files in it by name; none of them empty."""
+    """The file itself or, of a directory, all files in it by name.
+
+    None of them is empty, but for JSON: no records are no lines.
+    """
     if not path.exists():
         raise InputError(f"there is no file {path}", "Check the path. " + FORMATS)
     files = [path]
@@ -125,7 +133,7 @@ def find_files(path: Path) -> tuple[Path, ...]:
     for file in files:
         if _suffix(file) not in READERS:
             raise InputError(f"{file} has no format that Penstock reads", FORMATS)
-        if file.stat().st_size == 0:
+        if file.stat().st_size == 0 and READERS[_suffix(file)] is not json_file:
             raise InputError(
                 f"{file} is empty", "Write the file again; one without rows still has its header."
             )
@@ -136,10 +144,13 @@ def _hidden(file: Path, root: Path) -> bool:
     return any(part.startswith((".", "_")) for part in file.relative_to(root).parts)
 
 
-def read_schema(path: Path) -> pa.Schema:
-    """The columns of a file: a Parquet file has them, of the others they are inferred."""
+def read_schema(path: Path) -> pa.Schema | None:
+    """The columns of a file: a Parquet file has them, of the others they are inferred.
+
+    None: it is JSON without records.
+    """
     try:
-        schema: pa.Schema = READERS[_suffix(path)].schema(path)
+        schema: pa.Schema | None = READERS[_suffix(path)].schema(path)
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise _unreadable(path, error) from error
     return schema

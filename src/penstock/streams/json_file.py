@@ -66,8 +66,11 @@ def _parse(block: _Block, schema: pa.Schema | None, extra: str) -> pa.Table | No
     return table if table.num_rows == len(block.lines) else None
 
 
-def schema(path: Path) -> pa.Schema:
-    """The keys of the file's first block, with the types pyarrow infers for them."""
+def schema(path: Path) -> pa.Schema | None:
+    """The keys of the file's first block, with the types pyarrow infers for them.
+
+    None if the file has no records.
+    """
     for block in _blocks(path):
         table = _parse(block, None, "infer")
         if table is None:
@@ -78,7 +81,7 @@ def schema(path: Path) -> pa.Schema:
             for f in table.schema
         ]
         return pa.schema(fields)
-    raise pa.ArrowInvalid("it has no records")
+    return None
 
 
 def _infer(path: Path, records: list[dict[str, object]]) -> pa.Table:
@@ -96,7 +99,7 @@ def _infer(path: Path, records: list[dict[str, object]]) -> pa.Table:
 def _loads(line: bytes) -> object:
     try:
         return json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -195,7 +198,8 @@ def _one_by_one(stream: Stream, block: _Block, declared: bool) -> Iterator[tuple
 
 def _record(line: bytes) -> tuple[dict[str, object], str | None]:
     try:
-        record = json.loads(line, parse_float=Decimal)
+        # Without its end: an error there is to have a column of this line, not of the next.
+        record = json.loads(line.rstrip(b"\r\n"), parse_float=Decimal)
     except UnicodeDecodeError:
         return {}, "the record is not UTF-8"
     except json.JSONDecodeError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import InputError
 from penstock.streams.events import Punctuation
-from penstock.streams.literals import physical_list
+from penstock.streams.literals import number_to_physical, physical_list
 from penstock.streams.schema import Stream, type_name
+
+LIMIT = 10**38
+"""No type but the floats holds an integer this large."""
 
 
 def to_punctuation(stream: Stream, value: object, attribute: str | None = None) -> Punctuation:
@@ -32,7 +36,7 @@ def to_punctuation(stream: Stream, value: object, attribute: str | None = None) 
     attribute = attribute or stream.time
     if attribute is None:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return Punctuation(stream.name, value)
+            return Punctuation(stream.name, _on_any_attribute(stream, value))
         moments = [f.name for f in stream.schema if _is_moment(f.type)]
         if len(moments) != 1:
             raise InputError(
@@ -48,18 +52,38 @@ def to_punctuation(stream: Stream, value: object, attribute: str | None = None) 
             f"Punctuate one of: {', '.join(stream.schema.names)}.",
         )
     field = stream.schema.field(index)
-    if isinstance(value, int) and not isinstance(value, bool) and _is_moment(field.type):
-        return Punctuation(stream.name, value, field.name)
-    given: Any = [value]
     try:
-        physical = physical_list(pa.array(given).cast(field.type))[0]
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        physical = _physical(value, field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"the punctuation {value!r} is no {type_name(field.type)}, which the attribute "
             f"{field.name} of stream {stream.name} is",
             f"Write a value of the type {type_name(field.type)}.",
         ) from error
     return Punctuation(stream.name, physical, field.name)
+
+
+def _on_any_attribute(stream: Stream, value: int | float) -> int | float:
+    """A number that some attribute may have; which one is for each query to say."""
+    if math.isinf(value) if isinstance(value, float) else abs(value) >= LIMIT:
+        raise InputError(
+            f"a punctuation of stream {stream.name} cannot be {value}",
+            "Give a value that tuples may have, or end the stream if no further one comes.",
+        )
+    return value
+
+
+def _physical(value: object, kind: pa.DataType) -> object:
+    """The value in the attribute's type; an exception says that it is none of it."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        given: Any = [value]
+        return physical_list(pa.array(given).cast(kind))[0]
+    if not _is_moment(kind):
+        return number_to_physical(value, kind, "")
+    bits = 32 if pa.types.is_date32(kind) else 64
+    if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError
+    return value
 
 
 def _is_moment(kind: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import InputError
+from penstock.streams.clock import is_zone
 
 TYPE_NAMES: dict[str, pa.DataType] = {
     **dict.fromkeys(("BOOLEAN", "BOOL"), pa.bool_()),
@@ -39,6 +40,7 @@ TYPE_HELP = (
     "double, decimal(p, s), date, timestamp, timestamp(0|3|6|9), timestamp(6, 'zone'), string, "
     "binary."
 )
+ZONE_HELP = "Write a name of the IANA database, such as 'Europe/Berlin', or an offset: '+02:00'."
 
 
 def parse_type(text: str) -> pa.DataType:
@@ -61,6 +63,8 @@ def parse_type(text: str) -> pa.DataType:
             return pa.decimal128(precision, scale)
     if pa.types.is_timestamp(base) and parameters[0] in TIMESTAMP_UNITS and len(parameters) <= 2:
         unit: Any = TIMESTAMP_UNITS[parameters[0]]
+        if len(parameters) > 1 and not is_zone(parameters[1]):
+            raise InputError(f"unknown time zone {parameters[1]!r}", ZONE_HELP)
         zoned: pa.DataType = pa.timestamp(unit, parameters[1] if len(parameters) > 1 else base.tz)
         return zoned
     if pa.types.is_string(base) and len(parameters) == 1 and parameters[0].isdigit():
@@ -126,6 +130,36 @@ def normal_type(kind: pa.DataType) -> pa.DataType | None:
     return kind if plain else None
 
 
+def is_time_type(kind: pa.DataType) -> bool:
+    """Whether a column of this type can tell the time of a tuple."""
+    types = pa.types
+    whole = types.is_integer(kind) and not types.is_uint64(kind)
+    short = types.is_decimal(kind) and kind.precision <= 18
+    moment = types.is_date(kind) or types.is_timestamp(kind)
+    return bool(whole or types.is_floating(kind) or short or moment)
+
+
+TIME_TYPES = (
+    "Use an integer up to int64, a float, a decimal of at most 18 digits, a date or a timestamp."
+)
+
+
+def _check_time(name: str, fields: list[pa.Field[Any]], time: str) -> None:
+    """Refuse a time attribute that is not there, or whose values are no times."""
+    field = next((field for field in fields if field.name.lower() == time.lower()), None)
+    if field is None:
+        raise InputError(
+            f"stream {name} has no column {time!r} to be its time attribute",
+            f"Write TIMESTAMP BY one of: {', '.join(field.name for field in fields)}.",
+        )
+    if not is_time_type(field.type):
+        raise InputError(
+            f"column {field.name} of {name} is {type_name(field.type)} and cannot be a time "
+            "attribute",
+            TIME_TYPES,
+        )
+
+
 @dataclass(frozen=True)
 class Stream:
     """A stream's name and columns.
@@ -140,6 +174,8 @@ class Stream:
         The declared time attribute (``TIMESTAMP BY``), if there is one.
     bounded
         Whether the stream is known to end, so that ``[UNBOUNDED]`` may be asked of it.
+    derived
+        Whether its tuples are the rows of a query, so that it has no declaration.
 
     >>> Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int32()}))
     Stream R (id int64, x int32)
@@ -149,12 +185,18 @@ class Stream:
     schema: pa.Schema
     time: str | None = None
     bounded: bool = False
+    derived: bool = False
 
     @classmethod
     def of(
-        cls, name: str, schema: pa.Schema, time: str | None = None, bounded: bool = False
+        cls,
+        name: str,
+        schema: pa.Schema,
+        time: str | None = None,
+        bounded: bool = False,
+        derived: bool = False,
     ) -> Stream:
-        """Check and normalise: unknown types and repeated names are errors."""
+        """Check and normalise: unknown types and zones and repeated names are errors."""
         fields: list[pa.Field[Any]] = []
         seen: set[str] = set()
         for field in schema:
@@ -165,6 +207,11 @@ class Stream:
                     "which Penstock does not have",
                     "Leave the column out, or cast it to a type Penstock has. " + TYPE_HELP,
                 )
+            if pa.types.is_timestamp(kind) and kind.tz is not None and not is_zone(kind.tz):
+                raise InputError(
+                    f"column {field.name!r} of stream {name} has the unknown time zone {kind.tz!r}",
+                    ZONE_HELP,
+                )
             if field.name.lower() in seen:
                 raise InputError(
                     f"stream {name} has two columns named {field.name!r}",
@@ -172,12 +219,9 @@ class Stream:
                 )
             seen.add(field.name.lower())
             fields.append(pa.field(field.name, kind))
-        if time is not None and time.lower() not in seen:
-            raise InputError(
-                f"stream {name} has no column {time!r} to be its time attribute",
-                f"Write TIMESTAMP BY one of: {', '.join(field.name for field in fields)}.",
-            )
-        return cls(name, pa.schema(fields), time, bounded)
+        if time is not None:
+            _check_time(name, fields, time)
+        return cls(name, pa.schema(fields), time, bounded, derived)
 
     def __repr__(self) -> str:
         time = f" TIMESTAMP BY {self.time}" if self.time else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -34,6 +34,51 @@ def check_columns(schema: pa.Schema) -> None:
                 f"Give them aliases: SELECT r.{name} AS r_{name}, s.{name} AS s_{name}.",
             )
         seen.add(name.lower())
+
+
+def check_outputs(
+    outputs: Mapping[str, Path], query: Path, streams: Mapping[str, str | Path]
+) -> None:
+    """Refuse outputs that would replace what is read, or each other, before anything runs.
+
+    ``outputs`` has the paths by option, ``streams`` the input files and directories by stream.
+    """
+    seen: dict[str, Path] = {}
+    for option, path in outputs.items():
+        if not path.parent.is_dir():
+            raise InputError(
+                f"{path} cannot be written: there is no directory {path.parent}",
+                "Name a file in a directory that exists.",
+            )
+        if _same(path, query):
+            raise InputError(f"{option} {path} is the query itself", "Name another file.")
+        for name, source in streams.items():
+            _check_apart(f"{option} {path}", path, name, Path(source))
+        for other, taken in seen.items():
+            if _same(path, taken):
+                raise InputError(
+                    f"{other} and {option} are both {path}", "Name a file for each of them."
+                )
+        seen[option] = path
+
+
+def _check_apart(output: str, path: Path, stream: str, source: Path) -> None:
+    if _same(path, source) and not source.is_dir():
+        raise InputError(
+            f"{output} is a file that stream {stream} is read from",
+            "Name another file; this one would be replaced.",
+        )
+    if source.is_dir() and path.resolve().is_relative_to(source.resolve()):
+        raise InputError(
+            f"{output} lies in {source}, which stream {stream} is read from",
+            "Name a file elsewhere; all files in that directory are input.",
+        )
+
+
+def _same(path: Path, other: Path) -> bool:
+    if path.exists() and other.exists():
+        return path.samefile(other)
+    return path.resolve() == other.resolve()
 
 
 class FileSink:

@@ -47,6 +47,15 @@ def aligned(table: pa.Table) -> list[str]:
     return lines
 
 
+def counted(number: int, what: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _is_number(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

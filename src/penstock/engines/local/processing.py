@@ -179,7 +179,7 @@ class Processing:
             self._registry.check_free(instruction.name)
             plan = self._registry.bind(instruction.text)
             bounded = all(scan.stream.bounded for scan in plan.scans)
-            stream = Stream.of(instruction.name, plan.schema, bounded=bounded)
+            stream = Stream.of(instruction.name, plan.schema, bounded=bounded, derived=True)
             query = self._new_query(stream.name, compile_plan(plan), True)
             yield from self._start(query, position)
             self._registry.catalog.add(stream)

@@ -181,7 +181,8 @@ def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine
     engine._registry.queries[query.name.lower()] = query
     if query.derived:
         bounded = all(scan.stream.bounded for scan in program.scans)
-        engine.catalog.add(Stream.of(query.name, program.schema, bounded=bounded))
+        stream = Stream.of(query.name, program.schema, bounded=bounded, derived=True)
+        engine.catalog.add(stream)
     for number, block in pipeline.blocks.items():
         _restore_block(block, saved["blocks"][str(number)])
         if isinstance(block, JoinBlock):
