@@ -130,5 +130,9 @@ class Program:
         return "\n".join(map(str, self.instructions))
 
     @property
+    def joins(self) -> tuple[JoinStreams, ...]:
+        return tuple(i for i in self.instructions if isinstance(i, JoinStreams))
+
+    @property
     def scans(self) -> tuple[ScanStream, ...]:
         return tuple(i for i in self.instructions if isinstance(i, ScanStream))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.program.blocks import JoinStreams, Program
+from penstock.program.blocks import Program
 from penstock.sql.expressions import TRUE
 from penstock.sql.plan import Join, Plan, Scan
 
@@ -19,8 +19,7 @@ def explain(plan: Plan, program: Program) -> str:
     lines.append("program")
     for instruction in program.instructions:
         lines.extend(f"  {line}" for line in str(instruction).splitlines())
-    kernels = [i for i in program.instructions if isinstance(i, JoinStreams)]
-    lines += [f"kernel {join.kernel}: {join.reason}" for join in kernels]
+    lines += [f"kernel {join.kernel}: {join.reason}" for join in program.joins]
     lines.append(f"order {program.order}")
     return "\n".join(lines)
 
