@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import tempfile
@@ -295,3 +296,26 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         f"the engine cannot be saved to {tmp_path / 'no' / 'state'}: there is no folder "
         f"{tmp_path / 'no'}\nCreate the folder first, or save elsewhere."
     )
+
+
+def test_a_clock_made_finer_by_a_change_is_kept(tmp_path: Path) -> None:
+    """After a coarser window again, times stay in the finer ticks that they were stored in."""
+    text = (
+        "SELECT r.x AS r, s.x AS s FROM R [RANGE {0} WATTR t] AS r "
+        "JOIN S [RANGE {0} WATTR t] AS s ON TRUE"
+    )
+    rows = []
+    for saved in (False, True):
+        engine = ps.connect("local", compile_predicates=False)
+        for name in ("R", "S"):
+            engine.sql(f"CREATE STREAM {name} (x INT, t TIMESTAMP(0))")
+        query = engine.install(text.format("1500 MILLISECONDS"), name="q")
+        engine.push("R", [{"x": 1, "t": dt.datetime(2024, 1, 1, 0, 0, 5)}])
+        query.change(text.format("3 SECONDS"))
+        if saved:
+            engine.save(tmp_path / "state")
+            engine = ps.restore(tmp_path / "state")
+        for second in (6, 7, 8):
+            engine.push("S", [{"x": second, "t": dt.datetime(2024, 1, 1, 0, 0, second)}])
+        rows.append(engine.queries["q"].rows().to_pylist())
+    assert rows[0] == rows[1] == [{"r": 1, "s": 6}, {"r": 1, "s": 7}]

@@ -28,6 +28,7 @@ from penstock.blocks.matcher import Matcher, Probes
 from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run
+from penstock.blocks.state import BlockState
 from penstock.kernels.merging import merge_order
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
@@ -93,6 +94,30 @@ class JoinBlock:
     def _kept(self, side: JoinSide) -> bool:
         """Whether the side's unmatched tuples come out when they expire."""
         return self.kind in (LEFT_KEPT if side.index == 0 else RIGHT_KEPT)
+
+    def save(self) -> BlockState:
+        """Both windows, what was promised, and what has been counted. Indexes are made anew."""
+        state = BlockState(
+            {
+                "failures": self.failures.count,
+                "promised": self.promised,
+                "comparisons": self.matcher.comparisons,
+                "matches": self.matches,
+            }
+        )
+        for side in self.sides:
+            side.save(state)
+        return state
+
+    def load(self, state: BlockState) -> None:
+        """Go on from a saved state, under the program that the block has."""
+        for side in self.sides:
+            side.load(state)
+        self.matcher.rebuild()
+        self.promised = list(state.values["promised"])
+        self.failures.count = state.values["failures"]
+        self.matcher.comparisons = state.values["comparisons"]
+        self.matches = state.values["matches"]
 
     # -- a change ---------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.blocks.buffer import Buffer
 from penstock.blocks.punctuator import Clock, Punctuator, Ticks
 from penstock.blocks.row_store import RowStore
+from penstock.blocks.state import BlockState
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import evaluate, select
@@ -299,6 +300,52 @@ class JoinSide:
         self.rows.drop_before(first)
         if not len(self.rows):
             self.in_order = True
+
+    # -- state ------------------------------------------------------------------------------
+
+    def _kept_columns(self) -> dict[str, Buffer]:
+        named = {
+            "times": self.times,
+            "expiry": self.expiry,
+            "matched": self.matched,
+            "arrived": self.arrived,
+        }
+        return {name: buffer for name, buffer in named.items() if buffer is not None}
+
+    def save(self, state: BlockState) -> None:
+        """Add the window and the promise to the block's state; keys follow from the tuples."""
+        name = "RS"[self.index]
+        state.rows[name] = (self.rows.schema, self.rows.batches())
+        for key, buffer in self._kept_columns().items():
+            state.columns[f"{name}.{key}"] = buffer.view().copy()
+        state.values[name] = {
+            "first": self.rows.first,
+            "ended": self.ended,
+            "in_order": self.in_order,
+            "seen": self.punctuator.seen,
+            "promise": self.punctuator.promise,
+            "has_source": self.punctuator.has_source,
+            "factor": None if self.time is None else self.time.factor,
+        }
+
+    def load(self, state: BlockState) -> None:
+        """Take the window and the promise of a saved state."""
+        name = "RS"[self.index]
+        saved = state.values[name]
+        if self.time is not None and saved["factor"] not in (None, self.time.factor):
+            # The saved clock ticks finer than the program asks, since a change once needed it.
+            window, time = self.window, self.time
+            self.time = replace(time, factor=saved["factor"])
+            self.set_window(window, time)
+        self.rows.first = self.rows.next = saved["first"]
+        for batch in state.rows[name][1]:
+            self.rows.append(batch)
+        for key, buffer in self._kept_columns().items():
+            buffer.replace(state.columns[f"{name}.{key}"])
+        self.ended, self.in_order = saved["ended"], saved["in_order"]
+        self.punctuator.seen = saved["seen"]
+        self.punctuator.promise = saved["promise"]
+        self.punctuator.has_source = saved["has_source"]
 
     @property
     def nbytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.blocks.run import Control, Promise, Run
+from penstock.blocks.state import BlockState
 from penstock.kernels.evaluate import evaluate
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import ProjectColumns
@@ -34,6 +35,14 @@ class ProjectBlock:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         controls = tuple(made for control in run.controls for made in self._control(control))
         return Run((batch,), run.positions, controls, run.letters)
+
+    def save(self) -> BlockState:
+        """What it has counted; it remembers nothing else."""
+        return BlockState({"failures": self.failures.count})
+
+    def load(self, state: BlockState) -> None:
+        """Go on from a saved state."""
+        self.failures.count = state.values["failures"]
 
     def _array(self, expression: Expression, run: Run) -> Any:
         if isinstance(expression, Column):

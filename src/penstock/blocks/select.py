@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.blocks.run import Control, Promise, Run
+from penstock.blocks.state import BlockState
 from penstock.kernels.evaluate import select
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import SelectRows
@@ -41,6 +42,14 @@ class SelectBlock:
         passed = np.flatnonzero(mask)
         kept = tuple(take(batch, passed) for batch in run.inputs)
         return replace(run, inputs=kept, positions=run.positions.take(passed))
+
+    def save(self) -> BlockState:
+        """What it has counted; it remembers nothing else."""
+        return BlockState({"failures": self.failures.count})
+
+    def load(self, state: BlockState) -> None:
+        """Go on from a saved state."""
+        self.failures.count = state.values["failures"]
 
     def _controls(self, run: Run) -> Iterator[Control]:
         """Promises, by the columns that are left; one on any column is one on each of them."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.blocks.run import Control, Ended, Promise, Run
+from penstock.blocks.state import BlockState, physical, plain
 from penstock.program.blocks import UnionRows
 from penstock.streams.batches import concat, take
 
@@ -32,6 +33,17 @@ class UnionBlock:
             batch, positions = take(batch, order), positions[order]
         letters = tuple(letter for run in runs for letter in run.letters)
         return Run((batch,), positions, tuple(self._controls(runs)), letters)
+
+    def save(self) -> BlockState:
+        """What its inputs have promised, and which of them have ended."""
+        promises = [[[c, plain(v)] for c, v in known.items()] for known in self.promises]
+        return BlockState({"promises": promises, "ended": self.ended})
+
+    def load(self, state: BlockState) -> None:
+        """Go on from a saved state."""
+        saved = state.values["promises"]
+        self.promises = [{c: physical(v) for c, v in known} for known in saved]
+        self.ended = list(state.values["ended"])
 
     def _controls(self, runs: Sequence[Run]) -> list[Control]:
         arriving = [(c.position, i, c) for i, run in enumerate(runs) for c in run.controls]

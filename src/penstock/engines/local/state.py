@@ -6,7 +6,6 @@ nothing had happened: the same positions, windows, promises and rows that nobody
 
 from __future__ import annotations
 
-import decimal
 import json
 import os
 import tempfile
@@ -17,9 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.join import JoinBlock
-from penstock.blocks.join_side import JoinSide
-from penstock.blocks.union import UnionBlock
+from penstock.blocks.state import BlockState, physical, plain
 from penstock.engines.local.engine import Engine
 from penstock.engines.local.query import Letter, Query, Result, _written
 from penstock.errors import StateError
@@ -86,7 +83,7 @@ def save(engine: Engine, path: Path) -> None:
                 "ended": sorted(engine._registry.ended),
                 "streams": [{"name": s.name, "time": s.time, "bounded": s.bounded} for s in base],
                 "promises": {
-                    name: [[column, _plain(value)] for column, value in promises.items()]
+                    name: [[column, plain(value)] for column, value in promises.items()]
                     for name, promises in engine._registry.promises.items()
                 },
                 "queries": queries,
@@ -141,17 +138,17 @@ def _restore(archive: _Archive, state: dict[str, Any], options: dict[str, Any]) 
     engine._names = state["names"]
     engine._registry.ended = set(state["ended"])
     engine._registry.promises = {
-        name: {column: _value(value) for column, value in promises}
+        name: {column: physical(value) for column, value in promises}
         for name, promises in state["promises"].items()
     }
     return engine
 
 
 def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
-    for number, block in query.pipeline.blocks.items():
-        if isinstance(block, JoinBlock):
-            for side in block.sides:
-                _save_side(archive, f"{prefix}.{number}.{side.index}", side)
+    blocks = {
+        str(number): _save_block(archive, f"{prefix}.b{number}", block.save())
+        for number, block in query.pipeline.blocks.items()
+    }
     with query._room:
         results = list(query._results)
         letters = [one for letter in query._letters for one in _written(letter)]
@@ -169,26 +166,21 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
         "tuples_in": query._tuples_in,
         "results": len(results),
         "letters": [[x.kind, x.position, x.stream, x.text, x.reason] for x in letters],
-        "blocks": {str(n): _save_block(block) for n, block in query.pipeline.blocks.items()},
+        "blocks": blocks,
     }
 
 
 def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine: Engine) -> None:
     program = engine._registry.program(saved["text"], saved["order"], saved["kernel"])
     query = engine._new_query(saved["name"], program, saved["derived"])
-    pipeline = query.pipeline
     query.order, query.kernel = saved["order"], saved["kernel"]
     engine._registry.queries[query.name.lower()] = query
     if query.derived:
         bounded = all(scan.stream.bounded for scan in program.scans)
         stream = Stream.of(query.name, program.schema, bounded=bounded, derived=True)
         engine.catalog.add(stream)
-    for number, block in pipeline.blocks.items():
-        _restore_block(block, saved["blocks"][str(number)])
-        if isinstance(block, JoinBlock):
-            for side in block.sides:
-                _restore_side(archive, f"{prefix}.{number}.{side.index}", side)
-            block.matcher.rebuild()
+    for number, block in query.pipeline.blocks.items():
+        block.load(_saved_block(archive, f"{prefix}.b{number}", saved["blocks"][str(number)]))
     query._rows_out = saved["rows_out"]
     query._tuples_in = saved["tuples_in"]
     for i in range(saved["results"]):
@@ -201,71 +193,17 @@ def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine
     query._counts = saved["counts"]
 
 
-def _save_block(block: Any) -> dict[str, Any]:
-    if isinstance(block, UnionBlock):
-        promises = [[[c, _plain(v)] for c, v in known.items()] for known in block.promises]
-        return {"promises": promises, "ended": block.ended}
-    saved: dict[str, Any] = {"failures": block.failures.count}
-    if isinstance(block, JoinBlock):
-        saved["promised"] = block.promised
-        saved["comparisons"] = block.matcher.comparisons
-        saved["matches"] = block.matches
-        saved["sides"] = [
-            {
-                "first": side.rows.first,
-                "next": side.rows.next,
-                "ended": side.ended,
-                "in_order": side.in_order,
-                "seen": side.punctuator.seen,
-                "promise": side.punctuator.promise,
-                "has_source": side.punctuator.has_source,
-            }
-            for side in block.sides
-        ]
-    return saved
+def _save_block(archive: _Archive, prefix: str, state: BlockState) -> dict[str, Any]:
+    """Write the rows and columns of a block; the rest goes into the JSON."""
+    for name, (schema, batches) in state.rows.items():
+        archive.write_batches(f"{prefix}.{name}", schema, batches)
+    archive.write_arrays(prefix, state.columns)
+    return {"values": state.values, "rows": list(state.rows), "columns": list(state.columns)}
 
 
-def _restore_block(block: Any, saved: dict[str, Any]) -> None:
-    if isinstance(block, UnionBlock):
-        block.promises = [{c: _value(v) for c, v in known} for known in saved["promises"]]
-        block.ended = saved["ended"]
-        return
-    block.failures.count = saved["failures"]
-    if isinstance(block, JoinBlock):
-        block.promised = saved["promised"]
-        block.matcher.comparisons = saved["comparisons"]
-        block.matches = saved["matches"]
-        for side, known in zip(block.sides, saved["sides"], strict=True):
-            side.rows.first = side.rows.next = known["first"]
-            side.ended, side.in_order = known["ended"], known["in_order"]
-            side.punctuator.seen = known["seen"]
-            side.punctuator.promise = known["promise"]
-            side.punctuator.has_source = known["has_source"]
-
-
-def _buffers(side: JoinSide) -> dict[str, Any]:
-    named = {"times": side.times, "expiry": side.expiry}
-    optional = {"matched": side.matched, "arrived": side.arrived}
-    return {**named, **{name: b for name, b in optional.items() if b is not None}}
-
-
-def _save_side(archive: _Archive, name: str, side: JoinSide) -> None:
-    archive.write_batches(name, side.rows.schema, side.rows.batches())
-    arrays = {key: buffer.view() for key, buffer in _buffers(side).items()}
-    archive.write_arrays(name, arrays)
-
-
-def _restore_side(archive: _Archive, name: str, side: JoinSide) -> None:
-    _, batches = archive.read_batches(name)
-    for batch in batches:
-        side.rows.append(batch)
-    for key, buffer in _buffers(side).items():
-        buffer.replace(archive.read_array(name, key))
-
-
-def _plain(value: object) -> object:
-    return {"decimal": str(value)} if isinstance(value, decimal.Decimal) else value
-
-
-def _value(saved: Any) -> Any:
-    return decimal.Decimal(saved["decimal"]) if isinstance(saved, dict) else saved
+def _saved_block(archive: _Archive, prefix: str, saved: dict[str, Any]) -> BlockState:
+    return BlockState(
+        saved["values"],
+        {name: archive.read_batches(f"{prefix}.{name}") for name in saved["rows"]},
+        {name: archive.read_array(prefix, name) for name in saved["columns"]},
+    )
