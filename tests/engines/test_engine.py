@@ -96,7 +96,7 @@ def test_explain_installs_nothing_and_says_plan_program_and_kernel(engine: Engin
     lines = text.splitlines()
     assert lines[0] == "plan"
     assert "  #2 join inner of #0 and #1" in lines
-    assert "       filter R: (r.x > 3)" in lines
+    assert "       filter left: (r.x > 3)" in lines
     assert "       compiled: (r.x < s.a)" in lines
     assert lines[-2:] == [
         "kernel sorted: one-sided inequality of (r.x < s.a)",

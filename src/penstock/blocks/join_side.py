@@ -25,7 +25,7 @@ from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.keys import comparison_key, native_values
 from penstock.kernels.nested_loop import Columns
 from penstock.kernels.predicate import Key
-from penstock.kernels.vector import Failures
+from penstock.kernels.vector import Failures, null_vector
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import take
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
@@ -357,21 +357,9 @@ class JoinSide:
 
 
 def _dtype(key: Key) -> np.dtype[Any]:
-    """The machine type of a key's column."""
-    kind = key.expression.type
+    """The machine type of a key's column: that of the key of no value at all."""
     if key.kind == "code":
         return np.dtype(np.int32)
-    if key.kind == "native":
-        if pa.types.is_float32(kind):
-            return np.dtype(np.float32)
-        return np.dtype(np.float64 if pa.types.is_float64(kind) else np.int64)
-    wide = (
-        pa.types.is_int64(kind)
-        or pa.types.is_uint32(kind)
-        or pa.types.is_uint64(kind)
-        or pa.types.is_float64(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_duration(kind)
-        or pa.types.is_decimal(kind)
-    )
-    return np.dtype(np.int64 if wide else np.int32)
+    nothing = null_vector(key.expression.type, 0)
+    values = native_values(nothing) if key.kind == "native" else comparison_key(nothing)
+    return values.dtype

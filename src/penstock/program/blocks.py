@@ -13,7 +13,9 @@ import pyarrow as pa
 from penstock.sql.expressions import TRUE, Expression
 from penstock.sql.plan import Output
 from penstock.streams.schema import Stream
-from penstock.streams.windows import TimeAttribute, Window
+from penstock.streams.windows import TimeAttribute, Window, as_written
+
+SIDES = ("left", "right")
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class SetWindow:
     time: TimeAttribute | None
 
     def __str__(self) -> str:
-        by = f" on {self.time.name}" if self.time else ""
-        return f"#{self.block} window {'RS'[self.side]} {self.window}{by}"
+        by = f", time {self.time.name}" if self.time else ""
+        return f"#{self.block} window {SIDES[self.side]} {as_written(self.window)}{by}"
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,13 @@ class JoinStreams:
     def __str__(self) -> str:
         lines = [f"#{self.block} join {self.kind} of #{self.inputs[0]} and #{self.inputs[1]}"]
         for name, condition in (
-            ("filter R", self.filters[0]),
-            ("filter S", self.filters[1]),
+            (f"filter {SIDES[0]}", self.filters[0]),
+            (f"filter {SIDES[1]}", self.filters[1]),
             ("compiled", self.compiled),
             ("residual", self.residual),
         ):
             if condition != TRUE:
                 lines.append(f"     {name}: {condition}")
-        lines.append(f"     kernel: {self.kernel} ({self.reason})")
         return "\n".join(lines)
 
 
@@ -86,7 +87,10 @@ class SelectRows:
     columns: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        return f"#{self.block} select from #{self.input}: {self.condition}"
+        every = self.condition == TRUE
+        return (
+            f"#{self.block} select from #{self.input}: {'every row' if every else self.condition}"
+        )
 
 
 @dataclass(frozen=True)

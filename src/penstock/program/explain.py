@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.program.blocks import Program
 from penstock.sql.expressions import TRUE
 from penstock.sql.plan import Join, Plan, Scan
+from penstock.streams.windows import as_written
 
 
 def explain(plan: Plan, program: Program) -> str:
@@ -31,6 +32,5 @@ def _source(source: Scan | Join) -> list[str]:
 
 
 def _scan(scan: Scan) -> str:
-    window = f" {scan.window}" if scan.window is not None else ""
-    time = f" on {scan.time.name}" if scan.time is not None else ""
-    return f"scan {scan.stream.name}{window}{time} as {scan.alias}"
+    window = f" {as_written(scan.window)}" if scan.window is not None else ""
+    return f"scan {scan.stream.name}{window} as {scan.alias}"

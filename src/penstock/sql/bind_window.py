@@ -309,7 +309,8 @@ def range_window(side: Side, column: int, clock: Clock) -> Range:
                 "Write it in steps of the time attribute.",
             )
         found.append(clock.ticks(needed))
-    return Range(found[0], found[1] if len(found) > 1 else None)
+    text = " ".join(side.text(side.clause.at).split()) if side.clause is not None else ""
+    return Range(found[0], found[1] if len(found) > 1 else None, text)
 
 
 def amount(side: Side, length: Quantity, kind: pa.DataType) -> Fraction:

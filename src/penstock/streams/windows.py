@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,13 @@ class Rows:
 class Range:
     """``[RANGE T]``: the tuples whose time plus ``size`` has not been reached. In ticks.
 
-    ``slack`` is what the clause said (``SLACK L``), or None if it said nothing.
+    ``slack`` is what the clause said (``SLACK L``), or None if it said nothing. ``text`` is the
+    clause as it was written, for a reader: ticks say little to one.
     """
 
     size: int | float
     slack: int | float | None = None
+    text: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         slack = "" if self.slack is None else f" SLACK {self.slack}"
@@ -39,6 +41,15 @@ class Unbounded:
 
 
 Window = Rows | Range | Unbounded
+
+
+def as_written(window: Window) -> str:
+    """The window clause as a reader knows it.
+
+    >>> as_written(Range(60_000_000, text="[RANGE 1 MINUTE WATTR t]")), as_written(Rows(4))
+    ('[RANGE 1 MINUTE WATTR t]', '[ROWS 4]')
+    """
+    return window.text if isinstance(window, Range) and window.text else str(window)
 
 
 @dataclass(frozen=True)
