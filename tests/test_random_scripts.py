@@ -161,7 +161,7 @@ def kernels_in_plain_python() -> Iterator[None]:
     """Kernels are not compiled, indexes are used from the second tuple on, windows are packed."""
     with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 1)
-        patch.setattr(entry_index, "SORT_PROBES", 2)
+        patch.setattr(entry_index, "IN_CACHE", 1)
         patch.setattr(entry_index, "TOO_MANY", 2.0)
         patch.setattr(join_side, "WORTH_PACKING", 1)
         yield

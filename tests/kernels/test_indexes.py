@@ -121,7 +121,7 @@ def eager() -> Iterator[None]:
     """Indexes are used from the second tuple on, however little they help; nothing is compiled."""
     with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 1)
-        patch.setattr(entry_index, "SORT_PROBES", 2)
+        patch.setattr(entry_index, "IN_CACHE", 1)
         patch.setattr(entry_index, "TOO_MANY", 2.0)
         yield
 

@@ -29,7 +29,7 @@ from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run
 from penstock.blocks.state import BlockState
-from penstock.kernels.merging import merge_order
+from penstock.kernels.merging import merge_pairs, three
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
 from penstock.streams.windows import Range
@@ -274,17 +274,9 @@ class JoinBlock:
                 self.matcher.comparisons, self.failures.count = counted  # it will be done again
                 return None
             parts.append(pairs)
-        (left_probe, right_stored, left_ranks), (right_probe, left_stored, right_ranks) = parts
-        found = _Found(
-            np.concatenate((left_probe, left_stored)),
-            np.concatenate((right_stored, right_probe)),
-            np.concatenate((left_ranks, right_ranks)),
-        )
-        if len(left_ranks) and len(right_ranks):
-            order = np.empty(len(found.ranks), np.int64)
-            merge_order(left_ranks, right_ranks, order)
-            found = _Found(found.left[order], found.right[order], found.ranks[order])
-        return found
+        merged = three(len(parts[0][0]) + len(parts[1][0]))
+        merge_pairs(parts[0], parts[1], merged)
+        return _Found(*merged)
 
     def _mark(self, found: _Found) -> _Found:
         """Remember who has been matched; of a semi join keep each left tuple's first match."""

@@ -55,6 +55,7 @@ class Keyed:
 
 
 WORTH_PACKING = 4096
+NO_NUMBERS = np.empty(0, np.int64)
 
 
 class JoinSide:
@@ -218,12 +219,9 @@ class JoinSide:
         seqs = self.seqs.view()
         return np.searchsorted(seqs, lo), np.searchsorted(seqs, hi)
 
-    def entry_seqs(self, entries: Indices) -> Indices:
-        """From indices of keys to sequence numbers."""
-        if self.seqs is None:
-            return entries + self.rows.first
-        picked: Indices = self.seqs.view()[entries]
-        return picked
+    def entry_numbers(self) -> tuple[Indices, int]:
+        """The sequence numbers of the keys; none, and the first, if they follow one another."""
+        return (NO_NUMBERS if self.seqs is None else self.seqs.view()), self.rows.first
 
     def stored_columns(self, by_time: bool, bounded_above: bool) -> Columns:
         """What a kernel reads of this side; ``by_time``: times too, to tell who is live."""

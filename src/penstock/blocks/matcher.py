@@ -15,7 +15,8 @@ from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import select
-from penstock.kernels.nested_loop import Columns, every_pair, pairs
+from penstock.kernels.merging import name_pairs, three
+from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
 from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams
@@ -189,9 +190,9 @@ class Matcher:
         found = self._kernel(side, other, probes, a, b, capacity)
         if found is None:
             return None
-        seqs = probes.first_seq + probes.numbers[a:b][found[0]]
-        partners = other.entry_seqs(found[1])
-        which = probing[a:b][found[0]]
+        seqs, partners, which = named = three(len(found))
+        stored, first = other.entry_numbers()
+        name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, ranks, named)
         residual = self._residual if self._in_range() else self._everything
         if residual.condition != TRUE and len(seqs):
             kept = np.flatnonzero(self._passes(residual, side, seqs, partners))
@@ -200,10 +201,10 @@ class Matcher:
 
     def _kernel(
         self, side: JoinSide, other: JoinSide, probes: Probes, a: int, b: int, capacity: int
-    ) -> tuple[Indices, Indices] | None:
+    ) -> Pairs | None:
         lo, hi = probes.lo[a:b], probes.hi[a:b]
         if capacity == 0 or a == b:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+            return np.empty(0, np.int64)
         given = probes.columns
         columns = Columns(
             [key[a:b] for key in given.keys],
@@ -229,10 +230,12 @@ class Matcher:
         every = every_pair(lo, hi, capacity)
         if every is None or columns.lower is None or stored.lower is None:
             return every
-        live = stored.lower[every[1]] > columns.lower[every[0]]
+        probing, partners = split(every)
+        live = stored.lower[partners] > columns.lower[probing]
         if columns.upper is not None and stored.upper is not None:
-            live &= stored.upper[every[1]] < columns.upper[every[0]]
-        return every[0][live], every[1][live]
+            live &= stored.upper[partners] < columns.upper[probing]
+        kept: Pairs = every[live]
+        return kept
 
     @property
     def kernels(self) -> tuple[str, str]:

@@ -25,8 +25,13 @@ from penstock.kernels.predicate import Key
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+Extent = tuple[float, float, int]
 
+CELLS = 2
 MOST_CELLS = 1 << 22
+REGIONS = 1 << 14
+LONG_ROWS = 1024
+"""Cells per row from which on probes are told apart along their rows, too."""
 SAMPLE = 4096
 COARSE = 128
 NO_BOUNDS: Array = np.empty(0, np.float64)
@@ -55,10 +60,10 @@ class Scale:
     bounds: Array
 
     @classmethod
-    def of(cls, values: Array, count: int) -> Scale:
+    def of(cls, values: Array, known: Extent, count: int) -> Scale:
         """Cells of equal width or, where those would be filled too unevenly, of equal content."""
-        low, high, known = buckets.extent(values)
-        if not known or count <= 1:
+        low, high, finite_count = known
+        if not finite_count or count <= 1:
             return cls(0.0, 0.0, 1, NO_BOUNDS)
         spread = high - low
         sample = values[:: max(1, len(values) // SAMPLE)]
@@ -71,7 +76,7 @@ class Scale:
             filled = np.sort(np.bincount(coarse.cells(finite), minlength=COARSE))[::-1]
             if filled[: COARSE // 8].sum() <= 0.75 * len(finite) or len(finite) < COARSE:
                 return even
-        finite = np.sort(values[np.isfinite(values)][:: max(1, known // (4 * count))])
+        finite = np.sort(values[np.isfinite(values)][:: max(1, finite_count // (4 * count))])
         bounds = np.unique(finite[np.linspace(0, len(finite) - 1, count).astype(np.int64)][1:])
         return cls(0.0, 0.0, len(bounds) + 1, bounds)
 
@@ -103,50 +108,70 @@ class Grid:
     def __init__(self, dims: Sequence[Dimension], stored: Mapping[int, Array], widths: list[float]):
         """``stored`` has the numbers of the side's keys; ``widths`` what probes ask for."""
         self._dims = dims
+        self.asked = {c.probe for d in dims for c in (d.lower, d.upper) if c is not None}
         count = len(stored[dims[0].stored])
         self._slack = [slack_of(dim, stored) for dim in dims]
+        extents = [buckets.extent(stored[dim.stored]) for dim in dims]
         rows = max(1, min(count // 2, MOST_CELLS))
         if len(dims) == 2:
-            low, high, known = buckets.extent(stored[dims[0].stored])
-            spread = high - low if known else 0.0
+            low, high, finite_count = extents[0]
+            spread = high - low if finite_count else 0.0
             wanted = spread / max(widths[0], spread * 1e-6, 1e-300) if spread > 0 else 1
             rows = int(max(1, min(wanted, 4 * math.isqrt(count) + 1, 65_536)))
-        self._scales = [Scale.of(stored[dims[0].stored], rows)]
+        self._scales = [Scale.of(stored[dims[0].stored], extents[0], rows)]
         self.columns = 1
         if len(dims) == 2:
-            per_row = max(1, min(count // max(1, rows), MOST_CELLS // max(1, rows)))
-            self._scales.append(Scale.of(stored[dims[1].stored], per_row))
+            per_row = max(1, min(CELLS * count // max(1, rows), MOST_CELLS // max(1, rows)))
+            self._scales.append(Scale.of(stored[dims[1].stored], extents[1], per_row))
             self.columns = self._scales[1].count
         self.buckets = self._scales[0].count * self.columns
 
     def place(self, stored: Mapping[int, Array], keys: Sequence[Array]) -> Array:
         """The bucket of each entry."""
         values = [stored[dim.stored] for dim in self._dims]
-        if len(values) == 1:
-            return self._scales[0].cells(values[0])
-        out = np.empty(len(values[0]), np.int32)
-        x, y = (scale.parameters for scale in self._scales)
-        buckets.grid_cells(values[0], values[1], x, y, out)
+        out = self._scales[0].cells(values[0])
+        if len(values) == 2:
+            buckets.add_cells(values[1], *self._scales[1].parameters, out)
         return out
 
     def ranges(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> Ranges:
         """Where the probes must look."""
-        ends = []
-        for dim, scale, slack in zip(self._dims, self._scales, self._slack, strict=True):
-            count = len(next(iter(probe.values())))
-            first, last = np.zeros(count, np.int32), np.full(count, scale.count - 1, np.int32)
-            if dim.lower is not None and math.isfinite(dim.lower.low - slack):
-                offset = dim.lower.low - slack
-                values = probe[dim.lower.probe]
-                buckets.limit_cells(values, offset, -1.0, scale.parameters, first)
-            if dim.upper is not None:
-                values = probe[dim.upper.probe]
-                buckets.limit_cells(values, dim.upper.high, 1.0, scale.parameters, last)
-            ends += [first, last]
+        count = len(next(iter(probe.values())))
+        rows = self._first(0, probe, count), self._last(0, probe, count)
         if len(self._dims) == 1:
-            nothing = np.zeros(len(ends[0]), np.int32)
-            ends += [nothing, nothing]
-        return Ranges(*ends)
+            nothing = np.zeros(count, np.int32)
+            return Ranges(*rows, nothing, nothing)
+        return Ranges(*rows, self._first(1, probe, count), self._last(1, probe, count))
+
+    def regions(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> tuple[Array, int]:
+        """The region in which each probe begins to look, and how many there are."""
+        count = len(next(iter(probe.values())))
+        where, rows = self._first(0, probe, count), self._scales[0].count
+        if self.buckets <= LONG_ROWS * rows or rows >= REGIONS:
+            return _coarser(where, rows)
+        per_row = REGIONS // rows
+        step = np.int32(-(-self.columns // per_row))
+        where *= np.int32(per_row)
+        where += self._first(1, probe, count) // step
+        return where, rows * per_row
+
+    def _first(self, number: int, probe: Mapping[int, Array], count: int) -> Array:
+        dim, scale = self._dims[number], self._scales[number]
+        offset = dim.lower.low - self._slack[number] if dim.lower is not None else -math.inf
+        if dim.lower is None or not math.isfinite(offset):
+            return np.zeros(count, np.int32)
+        out = np.empty(count, np.int32)
+        buckets.limit_cells(probe[dim.lower.probe], offset, -1.0, *scale.parameters, out)
+        return out
+
+    def _last(self, number: int, probe: Mapping[int, Array], count: int) -> Array:
+        dim, scale = self._dims[number], self._scales[number]
+        if dim.upper is None:
+            return np.full(count, scale.count - 1, np.int32)
+        out = np.empty(count, np.int32)
+        values = probe[dim.upper.probe]
+        buckets.limit_cells(values, dim.upper.high, 1.0, *scale.parameters, out)
+        return out
 
 
 def slack_of(dim: Dimension, stored: Mapping[int, Array]) -> float:
@@ -182,6 +207,7 @@ class Hash:
 
     def __init__(self, stored: Sequence[int], probe: Sequence[int], count: int) -> None:
         self._stored, self._probe = stored, probe
+        self.asked: set[int] = set()
         self._bits = max(1, min(22, count.bit_length() - 1))
         self.buckets = 1 << self._bits
 
@@ -202,6 +228,15 @@ class Hash:
         nothing = np.zeros(len(cells), np.int32)
         return Ranges(cells, cells, nothing, nothing)
 
+    def regions(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> tuple[Array, int]:
+        """The region in which each probe looks, and how many there are."""
+        return _coarser(self._cells(self._probe, keys), self.buckets)
+
+
+def _coarser(where: Array, count: int) -> tuple[Array, int]:
+    step = -(-count // REGIONS)
+    return (where // np.int32(step) if step > 1 else where), -(-count // step)
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -213,6 +248,9 @@ class Segment:
     offsets: Array
     order: Array
     columns: list[Array]
+
+    def __len__(self) -> int:
+        return self.last - self.first
 
     @property
     def nbytes(self) -> int:
@@ -232,9 +270,9 @@ def make_segment(
     where = layout.place(stored, keys)
     if unknown is not None:
         where[unknown] = -1
-    offsets = np.empty(layout.buckets + 1, np.uint32)
+    offsets = np.empty(layout.buckets + 2, np.uint32)
     order = np.empty(count, np.int32)
-    buckets.group(where, layout.buckets, offsets, order)
+    buckets.group(where, offsets, order)
     order = order[: offsets[-1]]
     copies = []
     for column in columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba as nb
@@ -11,59 +12,82 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-@nb.njit(nogil=True, cache=True)
-def cell(value: float, base: float, scale: float, count: int, bounds: Array) -> int:
-    """The bucket of a number: never falls as the number grows. NaN is above everything.
+@nb.njit(nogil=True, cache=True, inline="always")
+def even_cell(value: float, base: float, scale: float, count: int) -> Any:
+    """The cell of a number, of ``count`` of equal widths from ``base`` on.
 
-    Equal widths from ``base`` on or, where there are ``bounds``, the number of bounds not above it.
+    It never falls as the number grows; NaN is above everything. Without branches, so that loops
+    over it vectorise.
     """
-    if value != value:
-        return count - 1
-    if bounds.shape[0] > 0:
-        low, high = 0, bounds.shape[0]
-        while low < high:
-            middle = (low + high) >> 1
-            if bounds[middle] <= value:
-                low = middle + 1
-            else:
-                high = middle
-        return low
     place = (value - base) * scale
-    if not place > 0.0:
-        return 0
-    if place >= count:
-        return count - 1
-    return int(place)
+    place = place if place < count else count - 1.0
+    return np.int32(place if place > 0.0 else 0.0)
+
+
+@nb.njit(nogil=True, cache=True)
+def bounded_cell(value: float, bounds: Array) -> int:
+    """How many of the bounds are not above the number; NaN is above everything."""
+    low, high = 0, len(bounds)
+    if value != value:
+        return high
+    while low < high:
+        middle = (low + high) >> 1
+        if bounds[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @nb.njit(nogil=True, cache=True)
 def cells(values: Array, base: float, scale: float, count: int, bounds: Array, out: Array) -> None:
-    """The bucket of each number."""
-    for i in range(values.shape[0]):
-        out[i] = cell(values[i], base, scale, count, bounds)
+    """The cell of each number: by the bounds if there are any, else of equal widths."""
+    if bounds.shape[0] > 0:
+        for i in range(values.shape[0]):
+            out[i] = bounded_cell(values[i], bounds)
+    else:
+        for i in range(values.shape[0]):
+            out[i] = even_cell(values[i], base, scale, count)
 
 
 @nb.njit(nogil=True, cache=True)
-def grid_cells(xs: Array, ys: Array, x: tuple[Any, ...], y: tuple[Any, ...], out: Array) -> None:
-    """The bucket of each point of a grid; ``x`` and ``y`` are base, scale, count and bounds."""
-    for i in range(xs.shape[0]):
-        row = cell(xs[i], x[0], x[1], x[2], x[3])
-        out[i] = row * y[2] + cell(ys[i], y[0], y[1], y[2], y[3])
+def add_cells(
+    values: Array, base: float, scale: float, count: int, bounds: Array, out: Array
+) -> None:
+    """From the row of each point to its bucket, rows having ``count`` cells."""
+    if bounds.shape[0] > 0:
+        for i in range(values.shape[0]):
+            out[i] = out[i] * count + bounded_cell(values[i], bounds)
+    else:
+        for i in range(values.shape[0]):
+            out[i] = out[i] * np.int32(count) + even_cell(values[i], base, scale, count)
 
 
 @nb.njit(nogil=True, cache=True)
 def limit_cells(
-    values: Array, offset: float, sign: float, scale: tuple[Any, ...], out: Array
+    values: Array,
+    offset: float,
+    sign: float,
+    base: float,
+    scale: float,
+    count: int,
+    bounds: Array,
+    out: Array,
 ) -> None:
-    """The bucket of each number plus an offset, moved out by more than the sum may be rounded."""
-    for i in range(values.shape[0]):
-        value = values[i] + offset
-        value += sign * (abs(values[i]) + abs(offset)) * 2.0**-50
-        out[i] = cell(value, scale[0], scale[1], scale[2], scale[3])
+    """The cell of each number plus an offset, moved out by more than the sum may be rounded."""
+    margin = sign * 2.0**-50
+    if bounds.shape[0] > 0:
+        for i in range(values.shape[0]):
+            value = values[i] + offset + margin * (abs(values[i]) + abs(offset))
+            out[i] = bounded_cell(value, bounds)
+    else:
+        for i in range(values.shape[0]):
+            value = values[i] + offset + margin * (abs(values[i]) + abs(offset))
+            out[i] = even_cell(value, base, scale, count)
 
 
 @nb.njit(nogil=True, cache=True)
-def extent(values: Array) -> tuple[float, float, int]:
+def finite_extent(values: Array) -> tuple[float, float, int]:
     """The smallest and the largest finite number, and how many are finite."""
     low, high, count = np.inf, -np.inf, 0
     for i in range(values.shape[0]):
@@ -75,8 +99,17 @@ def extent(values: Array) -> tuple[float, float, int]:
     return low, high, count
 
 
+def extent(values: Array) -> tuple[float, float, int]:
+    """As :func:`finite_extent`, and faster where all numbers are finite."""
+    if len(values):
+        low, high = float(values.min()), float(values.max())
+        if math.isfinite(low) and math.isfinite(high):
+            return low, high, len(values)
+    return finite_extent(values)
+
+
 @nb.njit(nogil=True, cache=True)
-def largest_gap(above: Array, below: Array) -> float:
+def largest_number_gap(above: Array, below: Array) -> float:
     """The largest difference that is a number; 0 if there is none."""
     largest = -np.inf
     for i in range(above.shape[0]):
@@ -84,6 +117,16 @@ def largest_gap(above: Array, below: Array) -> float:
         if gap > largest:
             largest = gap
     return largest if largest > -np.inf else 0.0
+
+
+def largest_gap(above: Array, below: Array) -> float:
+    """As :func:`largest_number_gap`, and faster where all differences are finite."""
+    if len(above):
+        with np.errstate(invalid="ignore", over="ignore"):
+            largest = float(np.subtract(above, below).max())
+        if math.isfinite(largest):
+            return largest
+    return float(largest_number_gap(above, below))
 
 
 @nb.njit(nogil=True, cache=True)
@@ -109,25 +152,26 @@ def hash_cells(keys: Array, bits: int, out: Array, first: bool) -> None:
 
 
 @nb.njit(nogil=True, cache=True)
-def group(where: Array, buckets: int, offsets: Array, order: Array) -> None:
+def group(where: Array, offsets: Array, order: Array) -> None:
     """Entries by bucket, in their own order inside one: a counting sort.
 
-    A bucket of -1 leaves an entry out. ``offsets`` has ``buckets + 1`` elements.
+    A bucket of -1 leaves an entry out. ``offsets`` has two elements more than there are buckets;
+    bucket ``b`` is from ``offsets[b]`` to ``offsets[b + 1]``.
     """
     offsets[:] = 0
+    # Counted two places further on, so that filling the buckets leaves every offset in its place.
     for i in range(where.shape[0]):
         if where[i] >= 0:
-            offsets[where[i] + 1] += np.uint32(1)
-    for b in range(buckets):
-        offsets[b + 1] += offsets[b]
+            offsets[where[i] + 2] += np.uint32(1)
+    total = np.uint32(0)
+    for b in range(offsets.shape[0]):
+        total += offsets[b]
+        offsets[b] = total
     for i in range(where.shape[0]):
         if where[i] >= 0:
-            b = where[i]
-            order[offsets[b]] = i
-            offsets[b] += np.uint32(1)
-    for b in range(buckets, 0, -1):
-        offsets[b] = offsets[b - 1]
-    offsets[0] = 0
+            at = offsets[where[i] + 1]
+            order[at] = i
+            offsets[where[i] + 1] = at + np.uint32(1)
 
 
 @nb.njit(nogil=True, cache=True)

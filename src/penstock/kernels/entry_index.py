@@ -28,20 +28,19 @@ from penstock.kernels.bucket_index import (
 from penstock.kernels.compiled import load
 from penstock.kernels.constraints import Constraint, Dimension, constraints, dimensions
 from penstock.kernels.generate import generate_bucket
-from penstock.kernels.nested_loop import Columns, pairs, shape_of
+from penstock.kernels.nested_loop import Columns, Pairs, pairs, shape_of
 from penstock.kernels.predicate import Predicate
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 LONGEST_TAIL = 1024
-YOUNG_SHARE = 2
 SAMPLE = 256
 TOO_MANY = 0.25
 """If a probe would have to look at a larger share of the entries, the nested loop is faster."""
-SORT_PROBES = 256
-CHOOSE_EVERY = 8
-REGIONS = 2048
+CHOOSE_EVERY = 4
+IN_CACHE = 1 << 16
+"""Entries of a segment that a second-level cache holds most of."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class EntryIndex:
         self._signature: object = None
         self._hopeless_until = 0
         self._made = 0
-        self._known_widths: list[float] = []
+        self._widths: list[float] = []
 
     @property
     def usable(self) -> bool:
@@ -106,34 +105,43 @@ class EntryIndex:
     # -- keeping up -------------------------------------------------------------------------
 
     def update(self, first: int, stored: Columns, probe: Columns) -> None:
-        """Index what has been stored, but for a short tail."""
+        """Index what has been stored, but for a short tail.
+
+        What is new becomes a segment, together with every younger segment that is not larger: so
+        sizes at least halve from old to young, there are few, and an entry is copied a logarithmic
+        number of times.
+        """
         following = first + len(stored.keys[0])
         signature = (tuple(v is None for v in stored.valid), stored.lower is None)
         if signature != self._signature:
             self.clear()
             self._signature = signature
         self._segments = [segment for segment in self._segments if segment.last > first]
-        done = self._segments[-1].last if self._segments else first
-        if following - done <= LONGEST_TAIL or following < self._hopeless_until:
+        start = self._segments[-1].last if self._segments else first
+        if following - start <= LONGEST_TAIL or following < self._hopeless_until:
             return
-        old = self._segments[0] if self._segments else None
-        if old is not None and (following - old.last) * YOUNG_SHARE <= old.last - first:
-            self._segments = [old, self._make(old.last, first, stored)]
-            return
-        if self._made % CHOOSE_EVERY == 0 or not self._segments:
-            self.choice = self._choose(stored, probe)
-        self._made += 1
-        if not self.choice.equal and not self.choice.dims:
-            # Look again once the window has changed.
-            self._segments = []
-            self._hopeless_until = following + max(LONGEST_TAIL, (following - first) // 2)
-            return
-        self._segments = [self._make(first, first, stored, probe)]
+        while self._segments:
+            before = max(first, self._segments[-1].first)
+            if start - before > following - start:
+                break
+            self._segments.pop()
+            start = before
+        if not self._segments:
+            self._choose_again(stored, probe)
+            if self.choice == Choice():
+                # Look again once the window has changed.
+                self._hopeless_until = following + max(LONGEST_TAIL, (following - first) // 2)
+                return
+        self._segments.append(self._make(start, first, stored))
 
-    def _make(
-        self, start: int, first: int, stored: Columns, probe: Columns | None = None
-    ) -> Segment:
-        """A segment of the entries from ``start`` on; laid out anew where probes are given."""
+    def _choose_again(self, stored: Columns, probe: Columns) -> None:
+        if self._made % CHOOSE_EVERY == 0 or self.choice == Choice():
+            self.choice = self._choose(stored, probe)
+            self._widths = self._widths_of(stored, probe)
+        self._made += 1
+
+    def _make(self, start: int, first: int, stored: Columns) -> Segment:
+        """A segment of the entries from ``start`` on."""
         part = slice(start - first, None)
         keys = [key[part] for key in stored.keys]
         used = {number for number, _ in self.choice.equal}
@@ -145,10 +153,7 @@ class EntryIndex:
             equal = self.choice.equal
             layout = Hash([s for s, _ in equal], [p for _, p in equal], len(keys[0]))
         else:
-            if probe is not None:
-                self._known_widths = self._widths(_sample_of(values), probe)
-            widths = self._known_widths
-            layout = Grid(self.choice.dims, values, widths)
+            layout = Grid(self.choice.dims, values, self._widths)
         unknown = None
         for number in used:
             valid = stored.valid[number]
@@ -209,10 +214,12 @@ class EntryIndex:
             found.append((float(inside.mean()), dim))
         return found
 
-    def _widths(self, values: Mapping[int, Array], probe: Columns) -> list[float]:
+    def _widths_of(self, stored: Columns, probe: Columns) -> list[float]:
         """How wide a range probes ask for, in each chosen dimension."""
         asked = {c.probe for d in self.choice.dims for c in (d.lower, d.upper) if c is not None}
         probes = self._numbers(1 - self._side, asked, _sample(probe.keys))
+        used = {n for d in self.choice.dims for n in (d.stored, d.other) if n is not None}
+        values = self._numbers(self._side, used, _sample(stored.keys))
         widths = []
         for dim in self.choice.dims:
             low, high = limits(dim, probes, slack_of(dim, values))
@@ -232,76 +239,105 @@ class EntryIndex:
         stored: Columns,
         constants: Sequence[np.generic],
         capacity: int,
-    ) -> tuple[tuple[Indices, Indices] | None, int]:
-        """The matching (probe, stored index) pairs, by both, and how many candidates were met.
+    ) -> tuple[Pairs | None, int]:
+        """The matching pairs, by both, and how many candidates were met.
 
         None instead of pairs if there are more than ``capacity``.
         """
-        probe_side = 1 - self._side
-        parts: list[Indices] = []
+        parts: list[Pairs] = []
         met = 0
+        asked = set().union(*(segment.layout.asked for segment in self._segments))
+        given = self._numbers(1 - self._side, asked, probe.keys)
+        probes = _Probes(np.arange(len(lo), dtype=np.int32), lo, hi, probe, given)
+        largest = max(self._segments, key=len, default=None)
+        if largest is not None and len(largest) > IN_CACHE and len(lo) > 1:
+            # Probes of one region one after another: what they look at is in the cache.
+            probes = self._by_region(largest.layout, probes)
         for segment in self._segments:
-            found, candidates = self._look_into(
-                segment, lo + (first - segment.first), hi + (first - segment.first),
-                probe, stored, constants, capacity,
-            )  # fmt: skip
+            found, candidates = self._look_into(segment, first, probes, stored, constants, capacity)
             met += candidates
             if found is None:
                 return None, met
-            parts.append(found + (segment.first - first))
+            parts.append(found)
             capacity -= len(found)
         done = self._segments[-1].last - first if self._segments else 0
-        tail_lo, tail_hi = np.maximum(lo, done), hi
-        met += int(np.maximum(tail_hi - tail_lo, 0).sum())
-        tail = pairs(
-            self._predicate, probe_side, tail_lo, np.maximum(tail_lo, tail_hi), probe, stored,
-            constants, capacity,
-        )  # fmt: skip
-        if tail is None:
-            return None, met
-        parts.append((tail[0] << 32) | tail[1])
-        joined = np.concatenate(parts)
+        if done < len(stored.keys[0]):
+            tail_lo, tail_hi = np.maximum(lo, done), np.maximum(hi, done)
+            met += int((tail_hi - tail_lo).sum())
+            tail = pairs(
+                self._predicate,
+                1 - self._side,
+                tail_lo,
+                tail_hi,
+                probe,
+                stored,
+                constants,
+                capacity,
+            )
+            if tail is None:
+                return None, met
+            parts.append(tail)
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
         joined.sort()
-        return (joined >> 32, joined & 0xFFFFFFFF), met
+        return joined, met
+
+    def _by_region(self, layout: Grid | Hash, probes: _Probes) -> _Probes:
+        """The probes in the order of the regions in which they look."""
+        where, regions = layout.regions(probes.numbers, probes.columns.keys)
+        order = np.empty(len(where), np.int32)
+        buckets.group(where, np.empty(regions + 2, np.uint32), order)
+        return probes.take(order)
 
     def _look_into(
         self,
         segment: Segment,
-        lo: Indices,
-        hi: Indices,
-        probe: Columns,
+        first: int,
+        probes: _Probes,
         stored: Columns,
         constants: Sequence[np.generic],
         capacity: int,
-    ) -> tuple[Indices | None, int]:
-        last = segment.last - segment.first
-        lo, hi = np.clip(lo, 0, last), np.clip(hi, 0, last)
-        if not (lo < hi).any():
-            return np.empty(0, np.int64), 0
-        side = 1 - self._side
-        asked = {c.probe for d in self.choice.dims for c in (d.lower, d.upper) if c is not None}
-        ranges = segment.layout.ranges(self._numbers(side, asked, probe.keys), probe.keys)
-        order = np.arange(len(lo), dtype=np.int32)
-        given = [lo, hi, ranges.x0, ranges.x1, ranges.y0, ranges.y1, *probe.flat()]
-        if len(lo) > SORT_PROBES and segment.layout.buckets > 1:
-            # Probes of one region one after another: what they look at is in the cache.
-            rows = segment.layout.buckets // segment.layout.columns
-            step = -(-rows // REGIONS)
-            offsets = np.empty(rows // step + 2, np.uint32)
-            buckets.group(ranges.x0 // np.int32(step), rows // step + 1, offsets, order)
-            given = [column.take(order) for column in given]
-        lo, hi, x0, x1, y0, y1, *columns = given
-        shape = shape_of(side, probe, stored)
+    ) -> tuple[Pairs | None, int]:
+        ranges = segment.layout.ranges(probes.numbers, probes.columns.keys)
+        shape = shape_of(1 - self._side, probes.columns, stored)
         function = self._predicate.kernels.get(("bucket", shape))
         if function is None:
             function = load(generate_bucket(self._predicate, shape))
             self._predicate.kernels["bucket", shape] = function
         out = np.empty(capacity, np.int64)
         found, candidates = function(
-            lo, hi, order, x0, x1, y0, y1, segment.layout.columns,
-            segment.offsets, segment.order, *columns, *segment.columns, *constants, out,
+            probes.names, probes.lo, probes.hi, segment.first - first, segment.last - first,
+            ranges.x0, ranges.x1, ranges.y0, ranges.y1, segment.layout.columns,
+            segment.offsets, segment.order, *probes.columns.flat(), *segment.columns, *constants,
+            out,
         )  # fmt: skip
         return (None if found < 0 else out[:found]), int(candidates)
+
+
+@dataclass(frozen=True)
+class _Probes:
+    """Probes in the order in which they are to look.
+
+    ``names`` are what they are known by, ``numbers`` the keys that layouts ask for, as floats.
+    """
+
+    names: Array
+    lo: Indices
+    hi: Indices
+    columns: Columns
+    numbers: dict[int, Array]
+
+    def take(self, order: Array) -> _Probes:
+        """In another order."""
+        given = self.columns
+        columns = Columns(
+            [key.take(order) for key in given.keys],
+            [None if valid is None else valid.take(order) for valid in given.valid],
+            None if given.lower is None else given.lower.take(order),
+            None if given.upper is None else given.upper.take(order),
+        )
+        numbers = {number: values.take(order) for number, values in self.numbers.items()}
+        lo, hi = self.lo.take(order), self.hi.take(order)
+        return _Probes(self.names.take(order), lo, hi, columns, numbers)
 
 
 def _halves(constraint: Constraint) -> tuple[Constraint | None, Constraint | None]:

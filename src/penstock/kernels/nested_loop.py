@@ -15,6 +15,9 @@ from penstock.kernels.predicate import Both, Predicate
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+Pairs = npt.NDArray[np.int64]
+"""What kernels find: a pair is one number, the index of the probe in its upper 32 bits, that of the
+stored tuple in its lower ones. So pairs are sorted by sorting numbers."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +49,19 @@ def pairs(
     stored: Columns,
     constants: Sequence[np.generic],
     capacity: int,
-) -> tuple[Indices, Indices] | None:
-    """The matching (probe, stored) index pairs, by probe and then by stored index.
-
-    None if there are more than ``capacity`` of them.
-    """
+) -> Pairs | None:
+    """The matching pairs, by probe and then by stored index; None if more than ``capacity``."""
     if not (lo < hi).any():
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return np.empty(0, np.int64)
     if predicate.condition == Both(()) and probe.lower is None:
         return every_pair(lo, hi, capacity)
     function = kernel_for(predicate, probe_side, probe, stored)
-    out = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    found = int(function(lo, hi, *probe.flat(), *stored.flat(), *constants, *out))
+    out = np.empty(capacity, np.int64)
+    found = int(function(lo, hi, *probe.flat(), *stored.flat(), *constants, out))
     if found < 0:
         return None
-    # Blocks of the stored side come in order, so a stable sort by probe restores both orders.
-    order = np.argsort(out[0][:found], kind="stable")
-    return out[0][:found][order], out[1][:found][order]
+    out[:found].sort()
+    return out[:found]
 
 
 def kernel_for(
@@ -84,7 +83,7 @@ def shape_of(probe_side: int, probe: Columns, stored: Columns) -> Shape:
     return Shape(probe_side, ordered, times)
 
 
-def every_pair(lo: Indices, hi: Indices, capacity: int) -> tuple[Indices, Indices] | None:
+def every_pair(lo: Indices, hi: Indices, capacity: int) -> Pairs | None:
     """All pairs of a probe and a tuple of its live range; None if more than ``capacity``."""
     counts = np.maximum(hi - lo, 0)
     total = int(counts.sum())
@@ -92,4 +91,14 @@ def every_pair(lo: Indices, hi: Indices, capacity: int) -> tuple[Indices, Indice
         return None
     probe = np.repeat(np.arange(len(lo), dtype=np.int64), counts)
     first = np.repeat(lo - (np.cumsum(counts) - counts), counts)
-    return probe, np.arange(total, dtype=np.int64) + first
+    every: Pairs = (probe << 32) + np.arange(total, dtype=np.int64) + first
+    return every
+
+
+def split(pairs: Pairs) -> tuple[Indices, Indices]:
+    """The probes and the stored tuples of pairs, by index.
+
+    >>> split(np.array([(1 << 32) + 7, (4 << 32) + 2]))
+    (array([1, 4]), array([7, 2]))
+    """
+    return pairs >> 32, pairs & 0xFFFFFFFF
