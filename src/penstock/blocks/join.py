@@ -127,6 +127,8 @@ class JoinBlock:
         found = self._with_unmatched(NOTHING, gone, 0, 1)
         run = self._output(found, np.array([position], np.int64))
         self._forget()
+        for side in self.sides:
+            side.fit()
         return replace(run, controls=tuple(self._promises_now(position)))
 
     def _promises_now(self, position: int) -> Iterator[Promise]:

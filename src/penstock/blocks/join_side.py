@@ -273,7 +273,7 @@ class JoinSide:
         live = np.flatnonzero(self.expiry.view() != self.clock.lowest)
         seqs = live + self.rows.first
         packed = RowStore(self.rows.schema)
-        packed.first = packed.next = self.rows.next - len(live)
+        packed.start_at(self.rows.next - len(live))
         packed.append(self.rows.take(seqs, range(len(self.rows.schema))))
         self.rows = packed
         for column in (self.times, self.expiry, self.matched, self.arrived):
@@ -298,6 +298,12 @@ class JoinSide:
         self.rows.drop_before(first)
         if not len(self.rows):
             self.in_order = True
+
+    def fit(self) -> None:
+        """Give back memory that the window, made smaller, does not need."""
+        self.rows.fit()
+        for buffer in self._buffers():
+            buffer.fit()
 
     # -- state ------------------------------------------------------------------------------
 
@@ -335,7 +341,7 @@ class JoinSide:
             window, time = self.window, self.time
             self.time = replace(time, factor=saved["factor"])
             self.set_window(window, time)
-        self.rows.first = self.rows.next = saved["first"]
+        self.rows.start_at(saved["first"])
         for batch in state.rows[name][1]:
             self.rows.append(batch)
         for key, buffer in self._kept_columns().items():
@@ -347,11 +353,14 @@ class JoinSide:
 
     @property
     def nbytes(self) -> int:
+        index = 0 if self.entry_index is None else self.entry_index.nbytes
+        return self.rows.nbytes + index + sum(buffer.nbytes for buffer in self._buffers())
+
+    def _buffers(self) -> list[Buffer]:
         buffers = [self.times, self.expiry, self.matched, self.arrived, self.seqs]
         for column in self.columns:
             buffers += [column.values, column.valid]
-        index = 0 if self.entry_index is None else self.entry_index.nbytes
-        return self.rows.nbytes + index + sum(b.nbytes for b in buffers if b is not None)
+        return [buffer for buffer in buffers if buffer is not None]
 
 
 def _dtype(key: Key) -> np.dtype[Any]:

@@ -2,62 +2,71 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.streams.batches import concat, no_rows, only, take, without_columns
+from penstock.blocks.batch_store import BatchStore
+from penstock.blocks.fixed_column import FixedColumn, has_fixed_width
+from penstock.streams.batches import no_rows, only, without_columns
 
-FULL = 32_768
-"""Batches smaller than this are merged as more arrive, so that single tuples do not pile up."""
+PIECE = 65_536
+"""Rows per batch when everything is asked for, so that what is computed of it stays small."""
 
 
 class RowStore:
     """Whole tuples ``first .. next - 1`` of one stream.
 
-    They are kept as Arrow batches, without copying. Small batches are merged the way a binary
-    counter carries, so a tuple is copied a logarithmic number of times however it arrives.
+    Columns of numbers and times are contiguous, so that tuples are gathered by one loop per
+    column; strings and the like stay in the Arrow batches they came in.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.first = 0
         self.next = 0
-        self._batches: list[pa.RecordBatch] = []
-        self._starts: list[int] = []
+        self.fixed = {
+            index: FixedColumn(field.type)
+            for index, field in enumerate(schema)
+            if has_fixed_width(field.type)
+        }
+        self._others = [index for index in range(len(schema)) if index not in self.fixed]
+        self._batches = BatchStore(pa.schema([schema.field(index) for index in self._others]))
 
     def __len__(self) -> int:
         return self.next - self.first
 
     @property
     def nbytes(self) -> int:
-        return sum(batch.nbytes for batch in self._batches)
+        return self._batches.nbytes + sum(column.nbytes for column in self.fixed.values())
+
+    def start_at(self, seq: int) -> None:
+        """Let an empty store give its first tuple this sequence number."""
+        self.first = self.next = self._batches.first = self._batches.next = seq
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add tuples; they get the next sequence numbers."""
-        if not batch.num_rows:
-            return
-        self._batches.append(batch)
-        self._starts.append(self.next)
+        for index, column in self.fixed.items():
+            column.append(batch.column(index))
+        if self._others:
+            self._batches.append(only(batch, self._others))
         self.next += batch.num_rows
-        while len(self._batches) > 1:
-            last, before = self._batches[-1], self._batches[-2]
-            if last.num_rows < before.num_rows or before.num_rows >= FULL:
-                break
-            self._batches[-2:] = [concat([before, last])]
-            self._starts.pop()
 
     def drop_before(self, seq: int) -> None:
-        """Forget tuples below ``seq``; memory goes once a whole batch is forgotten."""
-        self.first = max(self.first, min(seq, self.next))
-        gone = bisect.bisect_right(self._starts, self.first) - 1
-        if self.first == self.next:
-            gone = len(self._batches)
-        if gone > 0:
-            del self._batches[:gone], self._starts[:gone]
+        """Forget tuples below ``seq``."""
+        first = max(self.first, min(seq, self.next))
+        for column in self.fixed.values():
+            column.drop(first - self.first)
+        self._batches.drop_before(first)
+        self.first = first
+
+    def fit(self) -> None:
+        """Give back memory that what is held does not need."""
+        for column in self.fixed.values():
+            column.fit()
 
     def take(
         self, seqs: npt.NDArray[np.int64], columns: Sequence[int], padded: bool = False
@@ -68,47 +77,45 @@ class RowStore:
             return without_columns(len(seqs))
         if not len(seqs):
             return no_rows(schema)
-        pieces, order = self._pieces(seqs, columns, schema, padded)
-        if len(pieces) == 1 and order is None:
-            return pieces[0]
-        joined = concat(pieces)
-        return take(joined, order) if order is not None else joined
-
-    def _pieces(
-        self,
-        seqs: npt.NDArray[np.int64],
-        columns: Sequence[int],
-        schema: pa.Schema,
-        padded: bool,
-    ) -> tuple[list[pa.RecordBatch], npt.NDArray[np.int64] | None]:
-        """What to take from each batch, and how to put the pieces back into the order asked for."""
-        starts = np.asarray(self._starts, dtype=np.int64)
-        where = np.searchsorted(starts, seqs, side="right") - 1
-        if padded:
-            where = np.where(seqs < 0, -1, where)
-        # A stable sort of small numbers is a radix sort, many times faster.
-        small = where.astype(np.int16) if len(starts) < 32_768 else where
-        order = np.argsort(small, kind="stable")
-        sorted_where = where[order]
-        cuts = np.flatnonzero(np.diff(sorted_where)) + 1
-        pieces = []
-        for part in np.split(order, cuts):
-            number = int(where[part[0]])
-            if number < 0:
-                nulls = [pa.nulls(len(part), f.type) for f in schema]
-                pieces.append(pa.RecordBatch.from_arrays(nulls, schema=schema))
-                continue
-            source = only(self._batches[number], columns)
-            pieces.append(take(source, seqs[part] - self._starts[number]))
-        if len(pieces) == 1:
-            return pieces, None
-        inverse = np.empty(len(order), np.int64)
-        inverse[order] = np.arange(len(order))
-        return pieces, inverse
+        padding = seqs < 0 if padded else None
+        if padding is not None and padding.all():
+            return _nulls(schema, len(seqs))
+        indices = seqs - self.first
+        if padding is not None:
+            indices[padding] = 0
+        others = [c for c in columns if c not in self.fixed]
+        texts: Any = None
+        if others:
+            texts = self._batches.take(seqs, [self._others.index(c) for c in others], padded)
+        arrays = [
+            self.fixed[c].take(indices, padding)
+            if c in self.fixed
+            else texts.column(others.index(c))
+            for c in columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def batches(self) -> list[pa.RecordBatch]:
-        """Everything that is held, oldest first."""
-        if not self._batches:
+        """Everything that is held, oldest first; good until the next change."""
+        if not len(self):
             return []
-        head = self._batches[0].slice(self.first - self._starts[0])
-        return [head, *self._batches[1:]]
+        if not self._others:
+            return [self._piece(i, min(i + PIECE, len(self))) for i in range(0, len(self), PIECE)]
+        made, start = [], 0
+        for texts in self._batches.batches():
+            made.append(self._piece(start, start + texts.num_rows, texts))
+            start += texts.num_rows
+        return made
+
+    def _piece(self, start: int, stop: int, texts: pa.RecordBatch | None = None) -> pa.RecordBatch:
+        arrays: list[Any] = [
+            self.fixed[index].slice(start, stop)
+            if texts is None or index in self.fixed
+            else texts.column(self._others.index(index))
+            for index in range(len(self.schema))
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _nulls(schema: pa.Schema, count: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(count, f.type) for f in schema], schema=schema)
