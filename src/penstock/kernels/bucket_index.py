@@ -11,7 +11,7 @@ average. Nothing is ever removed: a probe's live range says which entries count.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,24 @@ def numbers(key: Key, values: Array) -> Array:
     if key.kind == "compare" and pa.types.is_uint64(kind):
         return (values ^ np.iinfo(np.int64).min).view(np.uint64).astype(np.float64)
     return values.astype(np.float64)
+
+
+class Numbers:
+    """The keys of some tuples of one side; as floats, too, each column when it is asked for."""
+
+    def __init__(self, kinds: Sequence[Key], keys: Sequence[Array]) -> None:
+        self._kinds = kinds
+        self.keys = keys
+        self._known: dict[int, Array] = {}
+
+    def __len__(self) -> int:
+        return len(self.keys[0])
+
+    def __getitem__(self, number: int) -> Array:
+        found = self._known.get(number)
+        if found is None:
+            found = self._known[number] = numbers(self._kinds[number], self.keys[number])
+        return found
 
 
 @dataclass(frozen=True)
@@ -105,11 +123,10 @@ class Ranges:
 class Grid:
     """Buckets of one or two dimensions, for range conditions."""
 
-    def __init__(self, dims: Sequence[Dimension], stored: Mapping[int, Array], widths: list[float]):
-        """``stored`` has the numbers of the side's keys; ``widths`` what probes ask for."""
+    def __init__(self, dims: Sequence[Dimension], stored: Numbers, widths: list[float]) -> None:
+        """``widths``: how wide a range probes ask for, in each dimension."""
         self._dims = dims
-        self.asked = {c.probe for d in dims for c in (d.lower, d.upper) if c is not None}
-        count = len(stored[dims[0].stored])
+        count = len(stored)
         self._slack = [slack_of(dim, stored) for dim in dims]
         extents = [buckets.extent(stored[dim.stored]) for dim in dims]
         rows = max(1, min(count // 2, MOST_CELLS))
@@ -125,8 +142,9 @@ class Grid:
             self._scales.append(Scale.of(stored[dims[1].stored], extents[1], per_row))
             self.columns = self._scales[1].count
         self.buckets = self._scales[0].count * self.columns
+        self._has_long_rows = self.columns > LONG_ROWS and self._scales[0].count < REGIONS
 
-    def place(self, stored: Mapping[int, Array], keys: Sequence[Array]) -> Array:
+    def place(self, stored: Numbers) -> Array:
         """The bucket of each entry."""
         values = [stored[dim.stored] for dim in self._dims]
         out = self._scales[0].cells(values[0])
@@ -134,56 +152,52 @@ class Grid:
             buckets.add_cells(values[1], *self._scales[1].parameters, out)
         return out
 
-    def ranges(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> Ranges:
+    def ranges(self, probe: Numbers) -> Ranges:
         """Where the probes must look."""
-        count = len(next(iter(probe.values())))
-        rows = self._first(0, probe, count), self._last(0, probe, count)
+        rows = self._first(0, probe), self._last(0, probe)
         if len(self._dims) == 1:
-            nothing = np.zeros(count, np.int32)
+            nothing = np.zeros(len(probe), np.int32)
             return Ranges(*rows, nothing, nothing)
-        return Ranges(*rows, self._first(1, probe, count), self._last(1, probe, count))
+        return Ranges(*rows, self._first(1, probe), self._last(1, probe))
 
-    def regions(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> tuple[Array, int]:
+    def regions(self, probe: Numbers) -> tuple[Array, int]:
         """The region in which each probe begins to look, and how many there are."""
-        count = len(next(iter(probe.values())))
-        where, rows = self._first(0, probe, count), self._scales[0].count
-        if self.buckets <= LONG_ROWS * rows or rows >= REGIONS:
+        where, rows = self._first(0, probe), self._scales[0].count
+        if not self._has_long_rows:
             return _coarser(where, rows)
         per_row = REGIONS // rows
         step = np.int32(-(-self.columns // per_row))
         where *= np.int32(per_row)
-        where += self._first(1, probe, count) // step
+        where += self._first(1, probe) // step
         return where, rows * per_row
 
-    def _first(self, number: int, probe: Mapping[int, Array], count: int) -> Array:
+    def _first(self, number: int, probe: Numbers) -> Array:
         dim, scale = self._dims[number], self._scales[number]
         offset = dim.lower.low - self._slack[number] if dim.lower is not None else -math.inf
         if dim.lower is None or not math.isfinite(offset):
-            return np.zeros(count, np.int32)
-        out = np.empty(count, np.int32)
+            return np.zeros(len(probe), np.int32)
+        out = np.empty(len(probe), np.int32)
         buckets.limit_cells(probe[dim.lower.probe], offset, -1.0, *scale.parameters, out)
         return out
 
-    def _last(self, number: int, probe: Mapping[int, Array], count: int) -> Array:
+    def _last(self, number: int, probe: Numbers) -> Array:
         dim, scale = self._dims[number], self._scales[number]
         if dim.upper is None:
-            return np.full(count, scale.count - 1, np.int32)
-        out = np.empty(count, np.int32)
+            return np.full(len(probe), scale.count - 1, np.int32)
+        out = np.empty(len(probe), np.int32)
         values = probe[dim.upper.probe]
         buckets.limit_cells(values, dim.upper.high, 1.0, *scale.parameters, out)
         return out
 
 
-def slack_of(dim: Dimension, stored: Mapping[int, Array]) -> float:
+def slack_of(dim: Dimension, stored: Numbers) -> float:
     """How far below the key that is bounded from below the indexed key may be."""
     if dim.other is None:
         return 0.0
     return float(buckets.largest_gap(stored[dim.other], stored[dim.stored]))
 
 
-def limits(
-    dim: Dimension, probe: Mapping[int, Array], slack: float
-) -> tuple[Array | None, Array | None]:
+def limits(dim: Dimension, probe: Numbers, slack: float) -> tuple[Array | None, Array | None]:
     """The least and the largest number that the indexed key may have, for each probe."""
 
     def at(number: int, offset: float, sign: float) -> Array:
@@ -207,7 +221,6 @@ class Hash:
 
     def __init__(self, stored: Sequence[int], probe: Sequence[int], count: int) -> None:
         self._stored, self._probe = stored, probe
-        self.asked: set[int] = set()
         self._bits = max(1, min(22, count.bit_length() - 1))
         self.buckets = 1 << self._bits
 
@@ -218,19 +231,19 @@ class Hash:
             buckets.hash_cells(keys[number], self._bits if last else 0, out, i == 0)
         return out.astype(np.int32)
 
-    def place(self, stored: Mapping[int, Array], keys: Sequence[Array]) -> Array:
+    def place(self, stored: Numbers) -> Array:
         """The bucket of each entry."""
-        return self._cells(self._stored, keys)
+        return self._cells(self._stored, stored.keys)
 
-    def ranges(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> Ranges:
+    def ranges(self, probe: Numbers) -> Ranges:
         """Where the probes must look: one bucket each."""
-        cells = self._cells(self._probe, keys)
+        cells = self._cells(self._probe, probe.keys)
         nothing = np.zeros(len(cells), np.int32)
         return Ranges(cells, cells, nothing, nothing)
 
-    def regions(self, probe: Mapping[int, Array], keys: Sequence[Array]) -> tuple[Array, int]:
+    def regions(self, probe: Numbers) -> tuple[Array, int]:
         """The region in which each probe looks, and how many there are."""
-        return _coarser(self._cells(self._probe, keys), self.buckets)
+        return _coarser(self._cells(self._probe, probe.keys), self.buckets)
 
 
 def _coarser(where: Array, count: int) -> tuple[Array, int]:
@@ -260,23 +273,20 @@ class Segment:
 def make_segment(
     first: int,
     layout: Grid | Hash,
-    stored: Mapping[int, Array],
-    keys: Sequence[Array],
+    stored: Numbers,
     unknown: Array | None,
     columns: Sequence[Array],
 ) -> Segment:
     """Put entries into buckets. ``unknown`` are those with a NULL key, which nothing can match."""
     count = len(columns[0])
-    where = layout.place(stored, keys)
+    where = layout.place(stored)
     if unknown is not None:
         where[unknown] = -1
     offsets = np.empty(layout.buckets + 2, np.uint32)
-    order = np.empty(count, np.int32)
+    # One element more than there are entries: kernels look before they know whether there is one.
+    order = np.empty(count + 1, np.int32)
     buckets.group(where, offsets, order)
-    order = order[: offsets[-1]]
-    copies = []
-    for column in columns:
-        out = np.empty(len(order), column.dtype)
-        buckets.gather(column, order, out)
-        copies.append(out)
+    order = order[: int(offsets[-1]) + 1]
+    order[-1] = 0
+    copies = [buckets.gathered(column, order) for column in columns]
     return Segment(first, first + count, layout, offsets, order, copies)

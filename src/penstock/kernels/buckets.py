@@ -179,3 +179,10 @@ def gather(values: Array, order: Array, out: Array) -> None:
     """``out[i] = values[order[i]]``."""
     for i in range(order.shape[0]):
         out[i] = values[order[i]]
+
+
+def gathered(values: Array, order: Array) -> Array:
+    """:func:`gather` into a new array."""
+    out = np.empty(len(order), values.dtype)
+    gather(values, order, out)
+    return out

@@ -8,7 +8,7 @@ through. Then every probe looks into the old segment, the young one and the tail
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,10 @@ from penstock.kernels import buckets
 from penstock.kernels.bucket_index import (
     Grid,
     Hash,
+    Numbers,
     Segment,
     limits,
     make_segment,
-    numbers,
     slack_of,
 )
 from penstock.kernels.compiled import load
@@ -38,7 +38,8 @@ LONGEST_TAIL = 1024
 SAMPLE = 256
 TOO_MANY = 0.25
 """If a probe would have to look at a larger share of the entries, the nested loop is faster."""
-CHOOSE_EVERY = 4
+SETTLED = 4
+"""Windows that may pass before what to index by is chosen anew."""
 IN_CACHE = 1 << 16
 """Entries of a segment that a second-level cache holds most of."""
 
@@ -85,8 +86,9 @@ class EntryIndex:
         self._segments: list[Segment] = []
         self._signature: object = None
         self._hopeless_until = 0
-        self._made = 0
+        self._chosen_at = 0
         self._widths: list[float] = []
+        self._found = 0
 
     @property
     def usable(self) -> bool:
@@ -127,33 +129,33 @@ class EntryIndex:
             self._segments.pop()
             start = before
         if not self._segments:
-            self._choose_again(stored, probe)
+            self._choose_again(first, stored, probe)
             if self.choice == Choice():
                 # Look again once the window has changed.
                 self._hopeless_until = following + max(LONGEST_TAIL, (following - first) // 2)
                 return
         self._segments.append(self._make(start, first, stored))
 
-    def _choose_again(self, stored: Columns, probe: Columns) -> None:
-        if self._made % CHOOSE_EVERY == 0 or self.choice == Choice():
+    def _choose_again(self, first: int, stored: Columns, probe: Columns) -> None:
+        """Look at the data, unless little has changed since that was done."""
+        following = first + len(stored.keys[0])
+        if self.choice == Choice() or following - self._chosen_at > SETTLED * (following - first):
+            self._chosen_at = following
             self.choice = self._choose(stored, probe)
             self._widths = self._widths_of(stored, probe)
-        self._made += 1
 
     def _make(self, start: int, first: int, stored: Columns) -> Segment:
         """A segment of the entries from ``start`` on."""
         part = slice(start - first, None)
-        keys = [key[part] for key in stored.keys]
-        used = {number for number, _ in self.choice.equal}
-        used |= {d.stored for d in self.choice.dims}
-        used |= {d.other for d in self.choice.dims if d.other is not None}
-        values = {} if self.choice.equal else self._numbers(self._side, used, keys)
+        entries = self._numbers(self._side, [key[part] for key in stored.keys])
         layout: Grid | Hash
         if self.choice.equal:
+            used = {number for number, _ in self.choice.equal}
             equal = self.choice.equal
-            layout = Hash([s for s, _ in equal], [p for _, p in equal], len(keys[0]))
+            layout = Hash([s for s, _ in equal], [p for _, p in equal], len(entries))
         else:
-            layout = Grid(self.choice.dims, values, self._widths)
+            used = {n for d in self.choice.dims for n in (d.stored, d.other) if n is not None}
+            layout = Grid(self.choice.dims, entries, self._widths)
         unknown = None
         for number in used:
             valid = stored.valid[number]
@@ -161,10 +163,10 @@ class EntryIndex:
                 gone = ~valid[part]
                 unknown = gone if unknown is None else unknown | gone
         columns = [column[part] for column in stored.flat()]
-        return make_segment(start, layout, values, keys, unknown, columns)
+        return make_segment(start, layout, entries, unknown, columns)
 
-    def _numbers(self, side: int, used: set[int], keys: Sequence[Array]) -> dict[int, Array]:
-        return {n: numbers(self._predicate.keys[side][n], keys[n]) for n in used}
+    def _numbers(self, side: int, keys: Sequence[Array]) -> Numbers:
+        return Numbers(self._predicate.keys[side], keys)
 
     # -- choosing ---------------------------------------------------------------------------
 
@@ -198,10 +200,7 @@ class EntryIndex:
         self, ours: Sequence[Array], theirs: Sequence[Array]
     ) -> list[tuple[float, Dimension]]:
         """For each dimension, the share of entries that a probe must look at."""
-        used = {n for d in self._dims for n in (d.stored, d.other) if n is not None}
-        values = self._numbers(self._side, used, ours)
-        asked = {c.probe for d in self._dims for c in (d.lower, d.upper) if c is not None}
-        probes = self._numbers(1 - self._side, asked, theirs)
+        values, probes = self._numbers(self._side, ours), self._numbers(1 - self._side, theirs)
         found = []
         for dim in self._dims:
             low, high = limits(dim, probes, slack_of(dim, values))
@@ -216,10 +215,8 @@ class EntryIndex:
 
     def _widths_of(self, stored: Columns, probe: Columns) -> list[float]:
         """How wide a range probes ask for, in each chosen dimension."""
-        asked = {c.probe for d in self.choice.dims for c in (d.lower, d.upper) if c is not None}
-        probes = self._numbers(1 - self._side, asked, _sample(probe.keys))
-        used = {n for d in self.choice.dims for n in (d.stored, d.other) if n is not None}
-        values = self._numbers(self._side, used, _sample(stored.keys))
+        probes = self._numbers(1 - self._side, _sample(probe.keys))
+        values = self._numbers(self._side, _sample(stored.keys))
         widths = []
         for dim in self.choice.dims:
             low, high = limits(dim, probes, slack_of(dim, values))
@@ -246,13 +243,7 @@ class EntryIndex:
         """
         parts: list[Pairs] = []
         met = 0
-        asked = set().union(*(segment.layout.asked for segment in self._segments))
-        given = self._numbers(1 - self._side, asked, probe.keys)
-        probes = _Probes(np.arange(len(lo), dtype=np.int32), lo, hi, probe, given)
-        largest = max(self._segments, key=len, default=None)
-        if largest is not None and len(largest) > IN_CACHE and len(lo) > 1:
-            # Probes of one region one after another: what they look at is in the cache.
-            probes = self._by_region(largest.layout, probes)
+        probes = self._probes(lo, hi, probe)
         for segment in self._segments:
             found, candidates = self._look_into(segment, first, probes, stored, constants, capacity)
             met += candidates
@@ -281,12 +272,18 @@ class EntryIndex:
         joined.sort()
         return joined, met
 
-    def _by_region(self, layout: Grid | Hash, probes: _Probes) -> _Probes:
-        """The probes in the order of the regions in which they look."""
-        where, regions = layout.regions(probes.numbers, probes.columns.keys)
-        order = np.empty(len(where), np.int32)
-        buckets.group(where, np.empty(regions + 2, np.uint32), order)
-        return probes.take(order)
+    def _probes(self, lo: Indices, hi: Indices, probe: Columns) -> _Probes:
+        """The probes in the order in which they are to look into the segments."""
+        side = 1 - self._side
+        largest = max(self._segments, key=len, default=None)
+        order = np.arange(len(lo), dtype=np.int32)
+        if largest is not None and len(largest) > IN_CACHE and len(lo) > 1:
+            # Probes of one region one after another: what they look at is in the cache.
+            where, regions = largest.layout.regions(self._numbers(side, probe.keys))
+            buckets.group(where, np.empty(regions + 2, np.uint32), order)
+            lo, hi = buckets.gathered(lo, order), buckets.gathered(hi, order)
+            probe = probe.take(order)
+        return _Probes(order, lo, hi, probe, self._numbers(side, probe.keys))
 
     def _look_into(
         self,
@@ -297,47 +294,42 @@ class EntryIndex:
         constants: Sequence[np.generic],
         capacity: int,
     ) -> tuple[Pairs | None, int]:
-        ranges = segment.layout.ranges(probes.numbers, probes.columns.keys)
+        ranges = segment.layout.ranges(probes.numbers)
         shape = shape_of(1 - self._side, probes.columns, stored)
         function = self._predicate.kernels.get(("bucket", shape))
         if function is None:
             function = load(generate_bucket(self._predicate, shape))
             self._predicate.kernels["bucket", shape] = function
-        out = np.empty(capacity, np.int64)
-        found, candidates = function(
-            probes.names, probes.lo, probes.hi, segment.first - first, segment.last - first,
-            ranges.x0, ranges.x1, ranges.y0, ranges.y1, segment.layout.columns,
-            segment.offsets, segment.order, *probes.columns.flat(), *segment.columns, *constants,
-            out,
-        )  # fmt: skip
-        return (None if found < 0 else out[:found]), int(candidates)
+        # Room for somewhat more than last time: memory that nobody writes to is not free either.
+        room = min(capacity, max(2 * self._found, 4 * len(probes.lo), 1024))
+        while True:
+            out = np.empty(room + 1, np.int64)
+            found, candidates = function(
+                probes.names, probes.lo, probes.hi, segment.first - first, segment.last - first,
+                ranges.x0, ranges.x1, ranges.y0, ranges.y1, segment.layout.columns,
+                segment.offsets, segment.order, *probes.columns.flat(), *segment.columns,
+                *constants, out,
+            )  # fmt: skip
+            if found >= 0:
+                self._found = max(found, self._found // 2)
+                return out[:found], int(candidates)
+            if room == capacity:
+                return None, int(candidates)
+            room = min(capacity, 8 * room)
 
 
 @dataclass(frozen=True)
 class _Probes:
     """Probes in the order in which they are to look.
 
-    ``names`` are what they are known by, ``numbers`` the keys that layouts ask for, as floats.
+    ``names`` are what they are known by.
     """
 
     names: Array
     lo: Indices
     hi: Indices
     columns: Columns
-    numbers: dict[int, Array]
-
-    def take(self, order: Array) -> _Probes:
-        """In another order."""
-        given = self.columns
-        columns = Columns(
-            [key.take(order) for key in given.keys],
-            [None if valid is None else valid.take(order) for valid in given.valid],
-            None if given.lower is None else given.lower.take(order),
-            None if given.upper is None else given.upper.take(order),
-        )
-        numbers = {number: values.take(order) for number, values in self.numbers.items()}
-        lo, hi = self.lo.take(order), self.hi.take(order)
-        return _Probes(self.names.take(order), lo, hi, columns, numbers)
+    numbers: Numbers
 
 
 def _halves(constraint: Constraint) -> tuple[Constraint | None, Constraint | None]:
@@ -348,10 +340,6 @@ def _halves(constraint: Constraint) -> tuple[Constraint | None, Constraint | Non
 
 def _sample(keys: Sequence[Array]) -> list[Array]:
     """Evenly spread elements of each column."""
-    return list(_sample_of(dict(enumerate(keys))).values())
-
-
-def _sample_of(columns: Mapping[int, Array]) -> dict[int, Array]:
-    count = len(next(iter(columns.values()))) if columns else 0
+    count = len(keys[0]) if keys else 0
     picked = np.linspace(0, max(count - 1, 0), min(count, SAMPLE)).astype(np.int64)
-    return {number: column[picked] for number, column in columns.items()}
+    return [key[picked] for key in keys]

@@ -127,8 +127,11 @@ def generate_bucket(predicate: Predicate, shape: Shape) -> str:
     the number of pairs (-1 if they do not fit) and of candidates.
 
     Few candidates are looked at one by one, straight in the columns: slices would cost more than
-    the comparisons. Offsets are unsigned, so that no index can be negative. Every candidate is
-    written down, and stays if it matches: there is no branch for the processor to guess wrong.
+    the comparisons. Every candidate is written down, and stays if it matches: there is no branch
+    for the processor to guess wrong. For the same reason the first candidate of a run of cells is
+    looked at whether there is one or not, for most runs have none or one. So the columns have one
+    element more than there are entries, and the result has room for one pair more than may be
+    found.
     """
     names = _Names(predicate, shape)
     scalars = "\n        ".join(f"{name} = {array}[i]" for name, array in names.probe_columns)
@@ -151,6 +154,7 @@ import numpy as np
 def kernel({", ".join(parameters)}, out):
     found = 0
     candidates = 0
+    room = out.shape[0] - 1
     for i in range(lo.shape[0]):
         if lo[i] >= last or hi[i] <= first:
             continue
@@ -161,9 +165,15 @@ def kernel({", ".join(parameters)}, out):
         for x in range(x0[i], x1[i] + 1):
             s = np.int64(offsets[np.uint64(x * columns + y0[i])])
             e = np.int64(offsets[np.uint64(x * columns + y1[i] + 1)])
-            if s >= e:
-                continue
             candidates += e - s
+            j = s
+            out[found] = probe + np.int64(entries[j])
+            found += np.int64((s < e) & {direct})
+            if found > room:
+                return -1, candidates
+            if e - s < 2:
+                continue
+            s += 1
             if e - s > {LONG_RANGE}:
                 ce = entries[s:e]
                 {slices or "pass"}
@@ -172,17 +182,16 @@ def kernel({", ".join(parameters)}, out):
                     hits = np.int32(hits + np.int32({sliced}))
                 if hits == 0:
                     continue
-            if found + (e - s) <= out.shape[0]:
+            if found + (e - s) <= room:
                 for j in range(s, e):
                     out[found] = probe + np.int64(entries[j])
                     found += np.int64({direct})
                 continue
             for j in range(s, e):
-                if {direct}:
-                    if found >= out.shape[0]:
-                        return -1, candidates
-                    out[found] = probe + np.int64(entries[j])
-                    found += 1
+                out[found] = probe + np.int64(entries[j])
+                found += np.int64({direct})
+                if found > room:
+                    return -1, candidates
     return found, candidates
 '''
 

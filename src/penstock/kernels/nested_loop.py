@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels.buckets import gathered
 from penstock.kernels.compiled import load
 from penstock.kernels.generate import Shape, generate
 from penstock.kernels.predicate import Both, Predicate
@@ -38,6 +39,19 @@ class Columns:
         """In the order the generated function takes them."""
         given = [v for v in self.valid if v is not None]
         return [*self.keys, *given, *(b for b in (self.lower, self.upper) if b is not None)]
+
+    def take(self, order: Array) -> Columns:
+        """The given elements of each column."""
+
+        def taken(column: Array | None) -> Array | None:
+            return None if column is None else gathered(column, order)
+
+        return Columns(
+            [gathered(key, order) for key in self.keys],
+            [taken(valid) for valid in self.valid],
+            taken(self.lower),
+            taken(self.upper),
+        )
 
 
 def pairs(
