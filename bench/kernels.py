@@ -1,14 +1,18 @@
 """The kernels inside a join core: nested loop, band, hash, sorted; and peers on the same work.
 
-Everything is measured through the engine, from Arrow batches to result rows, on one core unless it
-says otherwise. t/s counts arrivals of both streams. Each result is checked in the same run: against
-the nested loop, or against the peer.
+Indexes are measured twice, on one core: as a join core by itself (:mod:`bench.join_core`: keys in,
+index pairs out) and through the whole engine, from Arrow batches to result rows in order. t/s
+counts arrivals of both streams. A run is at least one turn of the window, so that it has its share
+of making indexes anew. Each result is checked in the same run: against the nested loop, or against
+the peer.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,37 +21,59 @@ import pyarrow as pa
 
 import penstock as ps
 from bench.band_join import QUERY, arrivals, band_join
+from bench.join_core import measure
 from bench.measure import rate, repeat
 from penstock.streams.events import Merged
 
 BATCH = 65_536
+Make = Callable[[np.random.Generator, int], Merged]
 
 
 def steady(
-    ddl: str, query: str, make: Any, fill: int, runs: int, kernel: str | None = None
+    ddl: str, query: str, make: Make, window: int, rounds: int = 3, turn: int | None = None
 ) -> dict[str, Any]:
-    """Tuples per second with windows that have been filled by ``fill`` tuples before."""
+    """Tuples per second through the engine, with full windows.
+
+    A round is ``turn`` batches; unless it is given, as many as renew the window once.
+    """
     rng = np.random.default_rng(7)
+    turn = max(4, 2 * window // BATCH) if turn is None else turn
     with ps.connect("local", buffer_rows=1 << 28) as engine:
         engine.sql(ddl)
-        installed = engine.install(query + " AND 1 = 0", kernel=kernel)
-        engine.feed([make(rng, fill)])
+        installed = engine.install(query + " AND 1 = 0")
+        for _ in range(0, 2 * window, 1 << 20):
+            engine.feed([make(rng, min(2 * window, 1 << 20))])
         installed.change(query)
         engine.feed([make(rng, BATCH), make(rng, BATCH)])
         installed.rows()
-        parts = iter([make(rng, BATCH) for _ in range(runs)])
-        seconds = repeat(lambda: engine.feed([next(parts)]), runs)
+        batches = [make(rng, BATCH) for _ in range(turn)]
+        rows = 0
+
+        def work() -> None:
+            nonlocal rows
+            for batch in batches:
+                engine.feed([batch])
+                rows += installed.rows().num_rows
+
+        seconds = repeat(work, rounds)
         metrics = installed.metrics()
-        rows = installed.rows().num_rows
     return {
-        "tuples_per_second": rate(BATCH, seconds),
-        "rows": rows,
+        "window": window,
+        "tuples_per_second": rate(BATCH * turn, seconds),
+        "rows_per_arrival": rows / (BATCH * turn * rounds),
         "kernels": metrics["kernels"],
         "window_bytes": metrics["window_bytes"],
     }
 
 
-def agree(ddl: str, query: str, make: Any, count: int) -> int:
+def both_ways(ddl: str, query: str, make: Make, window: int) -> dict[str, Any]:
+    """The join core by itself, and through the engine."""
+    found = steady(ddl, query, make, window)
+    found["core_tuples_per_second"] = measure(ddl, query, make, window)["tuples_per_second"]
+    return found
+
+
+def agree(ddl: str, query: str, make: Make, count: int) -> int:
     """The chosen kernel and the nested loop give the same rows; how many."""
     merged = make(np.random.default_rng(8), count)
     with ps.connect("local", buffer_rows=1 << 28) as engine:
@@ -65,10 +91,9 @@ DDL = "CREATE STREAM R (x INT, y FLOAT); CREATE STREAM S (a INT, b FLOAT)"
 def band() -> list[dict[str, Any]]:
     """The papers' two-dimensional band join."""
     checked = agree(DDL, QUERY.format(window=5_000), arrivals, 40_000)
-    found = []
-    for bits in (14, 17, 20):
-        query = QUERY.format(window=1 << bits)
-        found.append({"window": 1 << bits, **steady(DDL, query, arrivals, 2 << bits, 7)})
+    found = [
+        both_ways(DDL, QUERY.format(window=1 << bits), arrivals, 1 << bits) for bits in (14, 17, 20)
+    ]
     found[0]["rows_checked"] = checked
     return found
 
@@ -84,35 +109,36 @@ def keyed(rng: np.random.Generator, count: int, distinct: int = 1_000_000) -> Me
     return Merged(("R", "S"), (batches[0], batches[1]), which)
 
 
+KEYED = "CREATE STREAM R (k BIGINT); CREATE STREAM S (l BIGINT)"
+EQUAL = "SELECT r.k FROM R [ROWS {w}] r JOIN S [ROWS {w}] s ON r.k = s.l"
+LESS = "SELECT r.k FROM R [ROWS {w}] r JOIN S [ROWS {w}] s ON r.k < s.l"
+
+
 def hashed() -> list[dict[str, Any]]:
     """Equality on a million distinct keys."""
-    ddl = "CREATE STREAM R (k BIGINT); CREATE STREAM S (l BIGINT)"
-    text = "SELECT r.k FROM R [ROWS {w}] r JOIN S [ROWS {w}] s ON r.k = s.l"
-    agree(ddl, text.format(w=5_000), lambda rng, n: keyed(rng, n, 5_000), 40_000)
-    return [
-        {"window": w, **steady(ddl, text.format(w=w), keyed, 2 * w, 7)} for w in (1 << 14, 1 << 20)
-    ]
+    agree(KEYED, EQUAL.format(w=5_000), lambda rng, n: keyed(rng, n, 5_000), 40_000)
+    return [both_ways(KEYED, EQUAL.format(w=w), keyed, w) for w in (1 << 14, 1 << 20)]
 
 
-def one_sided() -> dict[str, Any]:
-    """``r.x < s.a`` with about one result for ten probes."""
-    window = 1 << 17
-    ddl = "CREATE STREAM R (x BIGINT); CREATE STREAM S (a BIGINT)"
+def ordered(window: int) -> Make:
+    """Tuples for ``r.k < s.l`` with about one result for ten probes of such a window."""
+    # Shifted so that the two ranges of keys overlap by as little.
+    shift = int((1 << 40) * (1 - math.sqrt(2 * 0.1 / window)))
 
     def make(rng: np.random.Generator, count: int) -> Merged:
         merged = keyed(rng, count, 1 << 40)
-        x, a = (batch.column(0).to_numpy() for batch in merged.batches)
-        # Shifted so that of a window of pairs one in ten windows has one.
-        shift = int((1 << 40) * (1 - np.sqrt(2 * 0.1 / window**1)))
-        batches = (
-            pa.RecordBatch.from_arrays([pa.array(x + shift)], ["x"]),
-            pa.RecordBatch.from_arrays([pa.array(a)], ["a"]),
-        )
-        return Merged(merged.streams, batches, merged.which)
+        left = pa.array(merged.batches[0].column(0).to_numpy() + shift)
+        shifted = pa.RecordBatch.from_arrays([left], ["k"])
+        return Merged(merged.streams, (shifted, merged.batches[1]), merged.which)
 
-    text = "SELECT r.x FROM R [ROWS {w}] r JOIN S [ROWS {w}] s ON r.x < s.a"
-    agree(ddl, text.format(w=5_000), make, 40_000)
-    return {"window": window, **steady(ddl, text.format(w=window), make, 2 * window, 7)}
+    return make
+
+
+def one_sided() -> dict[str, Any]:
+    """``r.k < s.l`` with about one result for ten probes."""
+    window = 1 << 17
+    agree(KEYED, LESS.format(w=5_000), ordered(5_000), 40_000)
+    return both_ways(KEYED, LESS.format(w=window), ordered(window), window)
 
 
 def tuple_at_a_time(count: int = 4_000) -> dict[str, Any]:
@@ -190,12 +216,88 @@ def compared(ours: list[float], theirs: list[float], rows: int) -> dict[str, Any
     return {"seconds": mine, "polars_seconds": peer, "times_polars": mine / peer, "rows": rows}
 
 
-def growth() -> list[dict[str, Any]]:
-    """Throughput of the band join as the window grows."""
-    return [
-        {"window": 1 << b, **steady(DDL, QUERY.format(window=1 << b), arrivals, 2 << b, 5)}
-        for b in range(14, 23, 2)
-    ]
+def spread_out(window: int) -> Make:
+    """Arrivals of the band join over a range that grows with the window: as many rows for each."""
+    side = 10_000 * math.sqrt(window / (1 << 17))
+
+    def make(rng: np.random.Generator, count: int) -> Merged:
+        which = rng.integers(0, 2, count).astype(np.int8)
+        left = int((which == 0).sum())
+        batches = [
+            pa.RecordBatch.from_arrays(
+                [pa.array((rng.random(n) * side).astype(kind)) for kind in (np.int32, np.float32)],
+                names,
+            )
+            for n, names in ((left, ["x", "y"]), (count - left, ["a", "b"]))
+        ]
+        return Merged(("R", "S"), (batches[0], batches[1]), which)
+
+    return make
+
+
+def growth(largest: int = 24) -> list[dict[str, Any]]:
+    """Throughput and memory as the window grows, at a constant number of rows per arrival."""
+    found = []
+    for bits in range(14, largest + 1, 2):
+        w = 1 << bits
+        works = {
+            "band": (DDL, QUERY.format(window=w), spread_out(w)),
+            "hash": (KEYED, EQUAL.format(w=w), lambda rng, n, w=w: keyed(rng, n, w)),
+            "sorted": (KEYED, LESS.format(w=w), ordered(w)),
+        }
+        for kernel, (ddl, query, make) in works.items():
+            entry = steady(ddl, query, make, w, turn=max(4, min(32, 2 * w // BATCH)))
+            assert entry["kernels"] == [(kernel, kernel)], entry
+            found.append({"kernel": kernel, **entry})
+    return found
+
+
+def hostile(window: int = 1 << 14, count: int = 1 << 14) -> dict[str, Any]:
+    """Data that is bad for an index: what is chosen, beside the nested loop in the same run.
+
+    Half of a band's pairs or more are near each other, and none is a result; so all of the time is
+    spent on finding that out.
+    """
+    ddl = "CREATE STREAM R (k BIGINT); CREATE STREAM S (l BIGINT)"
+    text = (
+        f"SELECT r.k FROM R [ROWS {window}] r JOIN S [ROWS {window}] s "
+        "ON r.k BETWEEN s.l - 1 AND s.l + 1 AND r.k * 2 - s.l * 2 = 1"
+    )
+    shapes: dict[str, Callable[[np.random.Generator, int], Any]] = {
+        "equal": lambda rng, n: np.full(n, 7),
+        "zipf": lambda rng, n: np.minimum(rng.zipf(1.3, n), 1 << 40),
+        "even": lambda rng, n: rng.integers(0, 1 << 20, n),
+    }
+    found = {}
+    for name, shape in shapes.items():
+        rng = np.random.default_rng(3)
+
+        def make(shape: Any = shape, rng: np.random.Generator = rng) -> Merged:
+            which = np.tile(np.array([0, 1], np.int8), count // 2)
+            batches = tuple(
+                pa.RecordBatch.from_arrays([pa.array(shape(rng, count // 2))], [column])
+                for column in "kl"
+            )
+            return Merged(("R", "S"), (batches[0], batches[1]), which)
+
+        batches = [make() for _ in range(6)]
+        seconds = {}
+        for kernel in (None, "nested-loop"):
+            with ps.connect("local") as engine:
+                engine.sql(ddl)
+                query = engine.install(text, kernel=kernel)
+                engine.feed(batches[:3])
+                parts = iter(batches[3:])
+                taken = repeat(lambda: engine.feed([next(parts)]), 3)  # noqa: B023
+                seconds[kernel] = statistics.median(taken)
+                assert query.rows().num_rows == 0
+                if kernel is None:
+                    chosen = query.metrics()["kernels"]
+        found[name] = {
+            "chosen": chosen,
+            "times_nested_loop": seconds[None] / seconds["nested-loop"],
+        }
+    return found
 
 
 def run() -> dict[str, Any]:
@@ -211,5 +313,6 @@ def run() -> dict[str, Any]:
         "tuple_at_a_time": tuple_at_a_time(),
         "bounded_band": bounded_band(),
         "bounded_equality": bounded_equality(),
+        "hostile": hostile(),
         "growth": growth(),
     }

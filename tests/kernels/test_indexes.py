@@ -258,3 +258,24 @@ def test_a_kernel_that_cannot_serve_is_refused(on: str, kernel: str, message: st
             f"SELECT r.t FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON {on}", kernel=kernel
         )
     assert str(caught.value) == message
+
+
+def test_an_index_that_cannot_tell_tuples_apart_is_given_up() -> None:
+    """No pair of the sample satisfies the second condition, but all keys are in one cell."""
+    which = np.tile(np.array([0, 1], np.int8), 4_000)
+    table = pa.record_batch({"k": np.full(4_000, 7)})
+    engine = Engine(buffer_rows=1 << 24)
+    for name in ("R", "S"):
+        engine.stream(name, table.schema)
+    query = engine.install(
+        "SELECT r.k FROM R [ROWS 4000] AS r JOIN S [ROWS 4000] AS s "
+        "ON r.k BETWEEN s.k - 1 AND s.k + 1 AND r.k * 2 - s.k * 2 = 1"
+    )
+    merged = Merged(("R", "S"), (table, table), which)
+    engine.feed([merged, merged])  # it is tried twice, then for a long time not
+    assert query.metrics()["kernels"] == [("nested-loop", "nested-loop")]
+    before = query.metrics()["comparisons"]
+    engine.feed([merged])
+    # The nested loop's work, and not the index's on top of it.
+    assert query.metrics()["comparisons"] - before == 8_000 * 4_000
+    assert query.rows().num_rows == 0

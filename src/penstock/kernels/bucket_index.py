@@ -32,7 +32,7 @@ MOST_CELLS = 1 << 22
 REGIONS = 1 << 14
 LONG_ROWS = 1024
 """Cells per row from which on probes are told apart along their rows, too."""
-SAMPLE = 4096
+SAMPLE = 1024
 COARSE = 128
 NO_BOUNDS: Array = np.empty(0, np.float64)
 

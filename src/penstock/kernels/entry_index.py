@@ -38,7 +38,9 @@ LONGEST_TAIL = 1024
 SAMPLE = 256
 TOO_MANY = 0.25
 """If a probe would have to look at a larger share of the entries, the nested loop is faster."""
-SETTLED = 4
+CROWDED = 64
+"""Candidates per probe from which on it is worth looking whether the index is of any use."""
+SETTLED = 16
 """Windows that may pass before what to index by is chosen anew."""
 IN_CACHE = 1 << 16
 """Entries of a segment that a second-level cache holds most of."""
@@ -86,6 +88,7 @@ class EntryIndex:
         self._segments: list[Segment] = []
         self._signature: object = None
         self._hopeless_until = 0
+        self._given_up = 0
         self._chosen_at = 0
         self._widths: list[float] = []
         self._found = 0
@@ -103,6 +106,7 @@ class EntryIndex:
         """Forget everything; the next update indexes all that is stored."""
         self._segments = []
         self._hopeless_until = 0
+        self._given_up = 0
 
     # -- keeping up -------------------------------------------------------------------------
 
@@ -131,8 +135,7 @@ class EntryIndex:
         if not self._segments:
             self._choose_again(first, stored, probe)
             if self.choice == Choice():
-                # Look again once the window has changed.
-                self._hopeless_until = following + max(LONGEST_TAIL, (following - first) // 2)
+                self._give_up(first, following)
                 return
         self._segments.append(self._make(start, first, stored))
 
@@ -143,6 +146,12 @@ class EntryIndex:
             self._chosen_at = following
             self.choice = self._choose(stored, probe)
             self._widths = self._widths_of(stored, probe)
+
+    def _give_up(self, first: int, following: int) -> None:
+        """Use no index until the window has changed; each time in a row for twice as long."""
+        self.choice, self._segments = Choice(), []
+        self._hopeless_until = following + (max(LONGEST_TAIL, following - first) << self._given_up)
+        self._given_up = min(self._given_up + 1, 8)
 
     def _make(self, start: int, first: int, stored: Columns) -> Segment:
         """A segment of the entries from ``start`` on."""
@@ -268,6 +277,11 @@ class EntryIndex:
             if tail is None:
                 return None, met
             parts.append(tail)
+        if met > CROWDED * len(lo) and met > TOO_MANY * float(np.maximum(hi - lo, 0).sum()):
+            # The sample promised better than the buckets can tell apart.
+            self._give_up(first, first + len(stored.keys[0]))
+        elif self._segments:
+            self._given_up = 0
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
         joined.sort()
         return joined, met
