@@ -39,6 +39,10 @@ class Ranks:
     def of(cls, left: Admitted, right: Admitted) -> Ranks:
         """Merge the events of both sides by their keys."""
         keys = (left.keys, right.keys)
+        if not len(left.control_keys) and not len(right.control_keys):
+            dense = _dense(left.positions, right.positions)
+            if dense is not None:
+                return dense
         seen = places(*keys)
         tuples = [np.arange(len(k), dtype=np.int64) + s for k, s in zip(keys, seen, strict=True)]
         control_keys = np.unique(np.concatenate((left.control_keys, right.control_keys)))
@@ -71,3 +75,26 @@ class Ranks:
         values = np.concatenate((admitted.after, admitted.control_promises))
         order = np.argsort(ranks, kind="stable")
         return ranks[order], values[order]
+
+
+def _dense(left: Indices, right: Indices) -> Ranks | None:
+    """The ranks of tuples that follow one another without a gap and without a tie, if they do.
+
+    Then a tuple's rank is its position less the first, and nothing has to be merged.
+    """
+    if not len(left) or not len(right):
+        return None
+    first, count = min(int(left[0]), int(right[0])), len(left) + len(right)
+    # Positions of a side may be equal only for a derived stream, so both ends do not tell.
+    if max(int(left[-1]), int(right[-1])) - first + 1 != count:
+        return None
+    ranks = left - first, right - first
+    taken = np.zeros(count, np.bool_)
+    taken[ranks[0]] = True
+    taken[ranks[1]] = True
+    if not taken.all():
+        return None
+    seen = tuple(rank - np.arange(len(rank), dtype=np.int64) for rank in ranks)
+    nothing = np.empty(0, np.int64)
+    position_of = np.arange(first, first + count, dtype=np.int64)
+    return Ranks(ranks, (seen[0], seen[1]), (nothing, nothing), position_of)
