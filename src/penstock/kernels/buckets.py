@@ -40,6 +40,14 @@ def bounded_cell(value: float, bounds: Array) -> int:
 
 
 @nb.njit(nogil=True, cache=True)
+def cell(value: float, base: float, scale: float, count: int, bounds: Array) -> Any:
+    """The cell of one number: by the bounds if there are any, else of equal widths."""
+    if bounds.shape[0] > 0:
+        return bounded_cell(value, bounds)
+    return even_cell(value, base, scale, count)
+
+
+@nb.njit(nogil=True, cache=True)
 def cells(values: Array, base: float, scale: float, count: int, bounds: Array, out: Array) -> None:
     """The cell of each number: by the bounds if there are any, else of equal widths."""
     if bounds.shape[0] > 0:
