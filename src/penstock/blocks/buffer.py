@@ -24,41 +24,52 @@ class Buffer:
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self._array: npt.NDArray[Any] = np.empty(SMALLEST, dtype)
-        self._start = 0
-        self._end = 0
+        self.span: npt.NDArray[np.int64] = np.zeros(2, np.int64)
+        """Where the elements start and end in the array; compiled code moves these too."""
 
     def __len__(self) -> int:
-        return self._end - self._start
+        return int(self.span[1] - self.span[0])
 
     @property
     def nbytes(self) -> int:
         return int(self._array.nbytes)
 
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """All of the memory, which compiled code appends to; another one once that is full."""
+        return self._array
+
     def view(self) -> npt.NDArray[Any]:
         """The elements, without copying; valid until the next append."""
-        return self._array[self._start : self._end]
+        start, end = self.span.tolist()
+        return self._array[start:end]
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """Add elements at the end."""
-        need = self._end + len(values)
-        if need > len(self._array):
-            self._make_room(len(values))
-            need = self._end + len(values)
-        self._array[self._end : need] = values
-        self._end = need
+        self.make_room(len(values))
+        end = int(self.span[1])
+        self._array[end : end + len(values)] = values
+        self.span[1] = end + len(values)
+
+    def repeat(self, value: object, count: int) -> None:
+        """Add one value several times."""
+        self.make_room(count)
+        end = int(self.span[1])
+        self._array[end : end + count] = value
+        self.span[1] = end + count
 
     def drop(self, count: int) -> None:
         """Forget the first ``count`` elements."""
-        self._start += count
-        if self._start == self._end:
-            self._start = self._end = 0
+        self.span[0] += count
+        if self.span[0] == self.span[1]:
+            self.span[:] = 0
 
     def replace(self, values: npt.NDArray[Any]) -> None:
         """Forget everything and hold ``values`` instead."""
         self._array = np.array(values, dtype=self._array.dtype)
         if not len(self._array):
             self._array = np.empty(SMALLEST, self._array.dtype)
-        self._start, self._end = 0, len(values)
+        self.span[:] = 0, len(values)
 
     def fit(self) -> None:
         """Give back memory, if what is held needs little of it."""
@@ -66,14 +77,18 @@ class Buffer:
             held = self.view()
             self._array = np.empty(max(2 * len(held), SMALLEST), held.dtype)
             self._array[: len(held)] = held
-            self._start, self._end = 0, len(held)
+            self.span[:] = 0, len(held)
 
-    def _make_room(self, count: int) -> None:
-        kept = len(self)
-        size = len(self._array)
-        if kept > self._start or kept + count > size or 8 * (kept + count) < size:
+    def make_room(self, count: int) -> None:
+        """See to it that so many elements can be added without the memory becoming another one."""
+        start, end = self.span.tolist()
+        kept, size = end - start, len(self._array)
+        if end + count <= size:
+            return
+        if kept > start or kept + count > size or 8 * (kept + count) < size:
             size = max(2 * kept, kept + count, SMALLEST)
         fresh = self._array if size == len(self._array) else np.empty(size, self._array.dtype)
         # The two parts overlap only if kept > start, and then the array is a new one.
-        fresh[:kept] = self._array[self._start : self._end]
-        self._array, self._start, self._end = fresh, 0, kept
+        fresh[:kept] = self._array[start:end]
+        self._array = fresh
+        self.span[:] = 0, kept

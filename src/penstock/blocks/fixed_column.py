@@ -46,13 +46,26 @@ class FixedColumn:
 
     def append(self, array: pa.Array[Any]) -> None:
         """Add the values of an Arrow array."""
-        valid = valid_of(array)
+        self._append_valid(valid_of(array), len(array))
+        self.values.append(self._raw(array))
+
+    def extend(self, source: FixedColumn, indices: Indices) -> None:
+        """Add the values that a column of the same type has at these indices."""
+        valid = None if source.valid is None else source.valid.view().take(indices)
+        self._append_valid(valid, len(indices))
+        self.values.append(source.values.view().take(indices))
+
+    def repeat(self, value: object, count: int) -> None:
+        """Add a value, which is not NULL, several times."""
+        self._append_valid(None, count)
+        self.values.repeat(value, count)
+
+    def _append_valid(self, valid: Mask | None, count: int) -> None:
         if valid is not None and self.valid is None:
             self.valid = Buffer(np.dtype(np.bool_))
             self.valid.append(np.ones(len(self.values), np.bool_))
         if self.valid is not None:
-            self.valid.append(valid if valid is not None else np.ones(len(array), np.bool_))
-        self.values.append(self._raw(array))
+            self.valid.append(valid if valid is not None else np.ones(count, np.bool_))
 
     def _raw(self, array: Any) -> npt.NDArray[Any]:
         if not pa.types.is_decimal(self.kind):

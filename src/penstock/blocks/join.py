@@ -88,7 +88,7 @@ class JoinBlock:
                 promised = np.array([self.promised[side.index]], self.clock.dtype)
                 self.promised[side.index] = self.clock.scaled(promised, ratio)[0].item()
             return
-        self._columns = instruction.columns
+        self.columns = instruction.columns
         self.matcher.program(instruction)
 
     def _kept(self, side: JoinSide) -> bool:
@@ -149,7 +149,7 @@ class JoinBlock:
         hidden = self.kind in ("semi", "anti") and side.index == 1
         if hidden or side.time is None or not isinstance(side.window, Range):
             return None
-        columns = self._columns[side.index]
+        columns = self.columns[side.index]
         return columns.index(side.time.column) if side.time.column in columns else None
 
     def _cut_off(self, side: JoinSide) -> Expiring:
@@ -330,9 +330,9 @@ class JoinBlock:
         """Gather the rows."""
         padded = self.kind in ("left", "right", "full")
         left, right = self.sides
-        inputs = [left.rows.take(found.left, self._columns[0], padded)]
+        inputs = [left.rows.take(found.left, self.columns[0], padded)]
         if self.kind not in ("semi", "anti"):
-            inputs.append(right.rows.take(found.right, self._columns[1], padded))
+            inputs.append(right.rows.take(found.right, self.columns[1], padded))
         return Run(tuple(inputs), position_of[found.ranks])
 
     def _controls(

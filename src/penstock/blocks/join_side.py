@@ -72,7 +72,7 @@ class JoinSide:
         self.in_order = True
         self.newest = 0
         self.entry_index: EntryIndex | None = None
-        self._entries_dropped = 0
+        self.dropped: Indices = np.zeros(1, np.int64)
         self.times = Buffer(clock.dtype)
         self.expiry = Buffer(clock.dtype)
         self.matched: Buffer | None = None
@@ -133,7 +133,7 @@ class JoinSide:
         """Read other keys from here on; those of the stored tuples are computed anew."""
         self.filter = condition
         self.entry_index = index
-        self._entries_dropped = 0
+        self.dropped[0] = 0
         self.seqs = None if condition == TRUE else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key, Buffer(_dtype(key))) for key in keys]
         seq = self.rows.first
@@ -210,7 +210,7 @@ class JoinSide:
     @property
     def first_entry(self) -> int:
         """The absolute number of the oldest entry."""
-        return self._entries_dropped
+        return int(self.dropped[0])
 
     def entry_range(self, lo: Indices, hi: Indices) -> tuple[Indices, Indices]:
         """From sequence numbers to indices of keys."""
@@ -290,7 +290,7 @@ class JoinSide:
         if self.seqs is not None:
             dropped = int(np.searchsorted(self.seqs.view(), first))
             self.seqs.drop(dropped)
-        self._entries_dropped += dropped
+        self.dropped[0] += dropped
         for key in self.columns:
             key.values.drop(dropped)
             if key.valid is not None:

@@ -26,8 +26,8 @@ class RowStore:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.first = 0
-        self.next = 0
+        self.span: npt.NDArray[np.int64] = np.zeros(2, np.int64)
+        """The first sequence number held, and the next; compiled code moves these too."""
         self.fixed = {
             index: FixedColumn(field.type)
             for index, field in enumerate(schema)
@@ -40,12 +40,22 @@ class RowStore:
         return self.next - self.first
 
     @property
+    def first(self) -> int:
+        """The sequence number of the oldest tuple held."""
+        return int(self.span[0])
+
+    @property
+    def next(self) -> int:
+        """The sequence number that the next tuple will have."""
+        return int(self.span[1])
+
+    @property
     def nbytes(self) -> int:
         return self._batches.nbytes + sum(column.nbytes for column in self.fixed.values())
 
     def start_at(self, seq: int) -> None:
         """Let an empty store give its first tuple this sequence number."""
-        self.first = self.next = self._batches.first = self._batches.next = seq
+        self.span[:] = self._batches.first = self._batches.next = seq
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add tuples; they get the next sequence numbers."""
@@ -53,7 +63,7 @@ class RowStore:
             column.append(batch.column(index))
         if self._others:
             self._batches.append(only(batch, self._others))
-        self.next += batch.num_rows
+        self.span[1] += batch.num_rows
 
     def drop_before(self, seq: int) -> None:
         """Forget tuples below ``seq``."""
@@ -61,7 +71,7 @@ class RowStore:
         for column in self.fixed.values():
             column.drop(first - self.first)
         self._batches.drop_before(first)
-        self.first = first
+        self.span[0] = first
 
     def fit(self) -> None:
         """Give back memory that what is held does not need."""

@@ -15,6 +15,7 @@ from penstock.engines.local.pipeline import Pipeline
 from penstock.engines.local.processing import Processing
 from penstock.engines.local.query import Query
 from penstock.engines.local.registry import Registry
+from penstock.engines.local.singles import Singles
 from penstock.errors import BufferFull, InputError, MemoryLimit
 from penstock.program.blocks import Program
 from penstock.program.compile import compile_plan
@@ -95,6 +96,7 @@ class Engine:
         self.compile_predicates = compile_predicates
         self._registry = Registry(windows_required, order_column)
         self._processing = Processing(self._registry, self._new_query)
+        self._singles = Singles(self._registry, self._processing, window_memory)
         self._lock = threading.RLock()
         self._unfinished: Iterator[Query] | None = None
         self._closed = False
@@ -240,6 +242,10 @@ class Engine:
         ``data``: an Arrow table or batch, a pandas or Polars frame, a list of dicts. A record that
         does not fit the stream's types becomes a dead letter; the others go on.
         """
+        with self._lock:
+            idle = self._unfinished is None and not self._closed
+            if idle and self._singles.take(stream, data):
+                return
         self.feed(to_batches(self._registry.stream(stream), data))
 
     def punctuate(self, stream: str, value: object, attribute: str | None = None) -> None:
@@ -258,12 +264,15 @@ class Engine:
         with self._lock:
             if self._closed:
                 raise InputError("the engine is closed", "Connect a new one: ps.connect('local').")
+            self._singles.expect_changes()
             self._finish(taken)
             for piece in pieces(events, self.batch_rows):
                 self._check(piece, taken)
                 if piece.instruction is None:
                     for query in self._registry.queries.values():
                         self._wait_for(query, taken)
+                else:
+                    self._singles.forget()
                 taken += piece.records
                 self._unfinished = self._processing.execute(piece)
                 self._finish(taken)

@@ -134,7 +134,7 @@ class Processing:
                     if query.derived:
                         made.append(run)
             except Exception as error:  # whatever it is, the other queries must not miss the input
-                query.failure = _failure(query, error)
+                query.failure = failure_of(query, error)
                 failed.append(query)
                 continue
             if query.derived:
@@ -250,7 +250,7 @@ class Processing:
             self._registry.ended.discard(name)
 
 
-def _failure(query: Query, error: Exception) -> PenstockError:
+def failure_of(query: Query, error: Exception) -> PenstockError:
     """The error of a query that cannot go on; it names what happened inside."""
     failure = PenstockError(
         f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {error}); "

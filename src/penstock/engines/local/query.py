@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
+from penstock.engines.local.loose_rows import LooseRows, Source
 from penstock.engines.local.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
@@ -69,6 +70,7 @@ class Query:
         self._buffer_rows = buffer_rows
         self._room = threading.Condition()
         self._results: deque[Result] = deque()
+        self._loose: LooseRows | None = None
         self._letters: deque[Letter | Letters] = deque()
         self._waiting_rows = 0
         self._waiting_letters = 0
@@ -108,6 +110,7 @@ class Query:
         new ones at the next call.
         """
         with self._room:
+            self._gather_loose()
             schema = self._results[0].batch.schema if self._results else self.schema
             batches = []
             while self._results and self._results[0].batch.schema.equals(schema):
@@ -119,6 +122,7 @@ class Query:
     def drain(self) -> list[Result]:
         """Take the rows made so far, with their positions."""
         with self._room:
+            self._gather_loose()
             results = list(self._results)
             self._results.clear()
             self._make_room(self._waiting_rows, 0)
@@ -167,8 +171,31 @@ class Query:
         self._rows_out += len(run)
         if len(run) and not self.derived:
             with self._room:
+                self._gather_loose()
                 self._results.append(Result(run.inputs[0], run.positions))
                 self._waiting_rows += len(run)
+
+    def _take_pairs(
+        self,
+        position: int,
+        values: Sequence[object],
+        partners: npt.NDArray[np.int64],
+        sources: Sequence[Source],
+    ) -> None:
+        """Rows of a single tuple; see :class:`LooseRows`."""
+        self._rows_out += len(partners)
+        with self._room:
+            if self._loose is None or self._loose.schema is not self.schema:
+                self._gather_loose()
+                self._loose = LooseRows(self.schema)
+            self._loose.add(position, values, partners, sources)
+            self._waiting_rows += len(partners)
+
+    def _gather_loose(self) -> None:
+        """Put loose rows into a batch; to be called with the lock held."""
+        if self._loose is not None:
+            self._results.append(Result(*self._loose.batch()))
+            self._loose = None
 
     def _take_letters(self, letters: Iterable[Letter | Letters]) -> None:
         for letter in letters:

@@ -150,6 +150,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
         for number, block in query.pipeline.blocks.items()
     }
     with query._room:
+        query._gather_loose()
         results = list(query._results)
         letters = [one for letter in query._letters for one in _written(letter)]
     for i, result in enumerate(results):

@@ -1,0 +1,243 @@
+"""Taking tuples into a join one at a time, at the price of one.
+
+A run costs a few hundred microseconds however short it is. What it does to a single tuple of an
+inner join with count windows comes down to little: compute the keys, look for partners in the other
+window, store the tuple, drop the oldest. One compiled function does that, on the same buffers and
+indexes; see :mod:`penstock.kernels.single`. Whatever it does not know it refuses, having changed
+nothing, and the tuple goes through a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.buffer import Buffer
+from penstock.blocks.join import JoinBlock
+from penstock.blocks.join_side import JoinSide
+from penstock.kernels import entry_index
+from penstock.kernels.nested_loop import Columns
+from penstock.kernels.scalar_source import Unsupported
+from penstock.kernels.single import SingleSource, generate_single, kernel_of
+from penstock.kernels.single_layout import (
+    LONG_TAIL,
+    MANY_PARTNERS,
+    REFUSED,
+    SingleShape,
+    Stored,
+)
+from penstock.kernels.single_segments import (
+    describe_segments,
+    indexed_up_to,
+    segments_of,
+)
+from penstock.sql.expressions import TRUE
+from penstock.streams.windows import Range, Rows
+
+Indices = npt.NDArray[np.int64]
+SAMPLE = 1024
+
+
+class SingleJoin:
+    """Takes tuples of one side of a join.
+
+    Where everything is stored is looked up once; :attr:`stale` must be set when anybody else has
+    changed the join, and is set for the other side too when this one changes what they share.
+    :attr:`mended` counts how often this has, by making room or bringing an index up to date.
+    """
+
+    def __init__(self, block: JoinBlock, side: int) -> None:
+        self._block = block
+        self._own, self._other = block.sides[side], block.sides[1 - side]
+        self._sources: dict[SingleShape, SingleSource] = {}
+        self._out: Indices = np.empty(SAMPLE, np.int64)
+        self._contented = 0
+        self._asking: Indices = np.zeros(1, np.int64)
+        self.mended = 0
+        self.stale = True
+        self.twin: SingleJoin | None = None
+
+    # -- taking -----------------------------------------------------------------------------
+
+    def take(self, values: tuple[Any, ...]) -> int:
+        """Take a tuple and return how many partners it has found, or REFUSED."""
+        found, met = self._call(values)
+        if found >= 0:
+            self._block.matcher.comparisons += met
+            self._block.matches += found
+        return found
+
+    def accepts(self, values: tuple[Any, ...]) -> bool:
+        """Whether the tuple would be taken. It is not."""
+        self._asking[0] = 1
+        found, _ = self._call(values)
+        self._asking[0] = 0
+        return found >= 0
+
+    def _call(self, values: tuple[Any, ...]) -> tuple[int, int]:
+        try:
+            while True:
+                if self.stale and not self._refresh():
+                    return REFUSED, 0
+                found, met = self._kernel(self._state, self._segments, self._out, *values)
+                if found >= 0 or found == REFUSED or not self._mend(found, met):
+                    return max(found, REFUSED), met
+        except OverflowError:  # an integer that no column can hold
+            return REFUSED, 0
+
+    def partners(self, found: int) -> Indices:
+        """Where the partners are among the other side's rows, oldest first."""
+        entries = self._out[:found]
+        if found > 1:
+            entries.sort()
+        indices = entries - self._other.first_entry
+        if self._other.seqs is None:
+            return indices
+        return self._other.seqs.view()[indices] - self._other.rows.first
+
+    def _mend(self, why: int, count: int) -> bool:
+        """Mend what stood in the way of a tuple; False if only a run can."""
+        if why == MANY_PARTNERS:
+            self._out = np.empty(2 * count, np.int64)
+            return True
+        self.mended += 1
+        self.stale = True
+        if self.twin is not None:
+            self.twin.stale = True
+        if why == LONG_TAIL:
+            return self._bring_index_up_to_date()
+        for buffer in self._buffers(self._own):
+            buffer.make_room(1)
+        return True
+
+    def _bring_index_up_to_date(self) -> bool:
+        index = self._other.entry_index
+        newest = [column[-SAMPLE:] for column in self._own.stored_columns(False, False).keys]
+        if index is None or not len(newest[0]):
+            return False  # it takes a probe to judge by, and a run has one
+        stored = self._other.stored_columns(False, False)
+        first = self._other.first_entry
+        index.update(first, stored, Columns(newest, [None] * len(newest)))
+        # One that is not up to date now sees no use in segments; it may after some more tuples.
+        self._contented = first + len(stored.keys[0]) + entry_index.LONGEST_TAIL
+        return True
+
+    # -- looking up -------------------------------------------------------------------------
+
+    def _refresh(self) -> bool:
+        """Read where everything is now; False if tuples cannot be taken one by one."""
+        if not self._possible():
+            return False
+        try:
+            source = self._source()
+        except Unsupported:
+            return False
+        own, other = self._own, self._other
+        self._kernel = kernel_of(source)
+        keys = len(own.columns)
+        self._scratch = np.zeros(max(keys, 1), np.float64), np.zeros(keys + 1, np.int64)
+        held = segments_of(other.entry_index)
+        self._segments = describe_segments(held, keys, source.segment_size)
+        entries = other.rows.span if other.seqs is None else other.seqs.span
+        indexed = max(indexed_up_to(held), other.first_entry)
+        state = [
+            _address(self._asking),
+            own.window.size if isinstance(own.window, Rows) else -1,
+            _address(own.dropped),
+            _address(own.rows.span),
+            _address(other.dropped),
+            _address(entries),
+            indexed,
+            self._longest_tail(indexed),
+            *map(_address, self._scratch),
+        ]
+        buffers = self._buffers(own)
+        for buffer in buffers:
+            state += [_address(buffer.array), _address(buffer.span), len(buffer.array)]
+        theirs = _key_buffers(other)
+        for buffer in theirs:
+            state += [_address(buffer.array), _address(buffer.span)]
+        # What the addresses are of must live as long as they do.
+        self._alive = held, [b.array for b in (*buffers, *theirs)]
+        self._state = np.zeros(len(state) + len(source.constants), np.int64)
+        self._state[: len(state)] = state
+        self._set_constants(source)
+        self.stale = False
+        return True
+
+    def _longest_tail(self, indexed: int) -> int:
+        """How many entries may follow the last segment until the index is brought up to date."""
+        if self._other.entry_index is None:
+            return int(np.iinfo(np.int64).max)
+        return max(entry_index.LONGEST_TAIL, self._contented - indexed)
+
+    def _possible(self) -> bool:
+        block, matcher = self._block, self._block.matcher
+        return (
+            block.kind == "inner"
+            and not any(side.ended or side.time is not None for side in block.sides)
+            and not any(isinstance(side.window, Range) for side in block.sides)
+            and len(self._own.rows.fixed) == len(self._own.rows.schema)
+            and matcher._compile
+            and matcher._residual.condition == TRUE
+            and matcher._in_range()
+        )
+
+    def _source(self) -> SingleSource:
+        own = self._own
+        shape = SingleShape(
+            own.index,
+            own.rows.schema,
+            own.filter,
+            Stored(
+                tuple(column.values.array.dtype for column in own.rows.fixed.values()),
+                tuple(column.valid is not None for column in own.rows.fixed.values()),
+            ),
+            _stored_keys(own),
+            _stored_keys(self._other),
+        )
+        known = self._sources.get(shape)
+        if known is None:
+            known = self._sources[shape] = generate_single(self._block.matcher.predicate, shape)
+        return known
+
+    def _set_constants(self, source: SingleSource) -> None:
+        reals = self._state.view(np.float64)
+        for slot, value in enumerate(source.constants, source.first_constant):
+            if isinstance(value, float):
+                reals[slot] = value
+            else:
+                self._state[slot] = value
+        for number, slot in source.bounds:
+            column = self._own.columns[number]
+            # Until there are any, no value is known to be harmless.
+            low = 1 if column.low is None else column.low
+            high = 0 if column.high is None else column.high
+            self._state[slot : slot + 2] = low, high
+
+    @staticmethod
+    def _buffers(side: JoinSide) -> list[Buffer]:
+        """What a tuple of the side is appended to, in the kernel's order."""
+        rows = side.rows.fixed.values()
+        buffers = [column.values for column in rows]
+        buffers += [column.valid for column in rows if column.valid is not None]
+        buffers += _key_buffers(side)
+        return buffers if side.seqs is None else [*buffers, side.seqs]
+
+
+def _key_buffers(side: JoinSide) -> list[Buffer]:
+    buffers = [column.values for column in side.columns]
+    return buffers + [column.valid for column in side.columns if column.valid is not None]
+
+
+def _stored_keys(side: JoinSide) -> Stored:
+    return Stored(
+        tuple(column.values.array.dtype for column in side.columns),
+        tuple(column.valid is not None for column in side.columns),
+    )
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.ctypes.data)

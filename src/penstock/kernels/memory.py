@@ -1,0 +1,55 @@
+"""Reading and writing arrays by their address, so that a compiled function needs few arguments.
+
+Handing an array to a compiled function costs about as much as comparing a thousand keys. What a
+single tuple touches is dozens of arrays, the same ones for thousands of tuples; so their addresses
+stand in one array. Whoever writes an address there keeps its array alive for as long.
+
+Each function here also runs as plain Python, so that generated kernels can be tried uncompiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import carray  # type: ignore[attr-defined]
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload, register_jitable
+
+Array = npt.NDArray[Any]
+
+
+def at(address: int, count: int, kind: type[np.generic]) -> Array:
+    """The ``count`` elements of type ``kind`` that start at an address; not a copy."""
+    memory: Any = (ctypes.c_char * (int(count) * np.dtype(kind).itemsize)).from_address(
+        int(address)
+    )
+    return np.frombuffer(memory, np.dtype(kind))
+
+
+@intrinsic
+def _pointer(context: Any, address: Any) -> Any:
+    def code(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(address), code
+
+
+@overload(at)
+def _compiled_at(address: Any, count: Any, kind: Any) -> Callable[..., Any]:
+    def compiled(address: Any, count: Any, kind: Any) -> Any:
+        return carray(_pointer(address), (count,), kind)  # type: ignore[call-arg]
+
+    return compiled
+
+
+@register_jitable
+def drop_one(span: Array) -> None:
+    """Forget the first element of a buffer, whose start and end these are."""
+    span[0] += 1
+    if span[0] == span[1]:
+        span[0] = 0
+        span[1] = 0
