@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels import entry_index, nested_loop
+from penstock.kernels import entry_index, nested_loop, single
 
 
 @functools.cache
@@ -28,4 +28,5 @@ def plain_kernels() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nested_loop, "load", load_plain)
         patch.setattr(entry_index, "load", load_plain)
+        patch.setattr(single, "load", load_plain)
         yield patch

@@ -115,6 +115,31 @@ PREDICATES = (
     "r.t < s.t",
     "UPPER(r.s) = UPPER(s.n)",
 )
+SIMPLE = (
+    "r.x < s.a",
+    "r.x = s.a",
+    "r.x <> s.a",
+    "r.y <= s.b",
+    "r.y = s.b",
+    "r.s = s.n",
+    "r.x BETWEEN s.a - 1 AND s.a + 1",
+    "r.y BETWEEN s.b - 1 AND s.b + 1",
+    "ABS(r.x - s.a) <= 1",
+    "r.x - s.a > -2",
+    "r.y + s.b > 1",
+    "r.y - r.x >= s.b",
+    "r.d <> 0.5",
+    "NOT (r.x = s.a OR r.y < s.b)",
+    "(r.x > 0 AND s.a > 0) OR r.y = s.b",
+    "r.x > 0",
+    "r.y < 1.5",
+    "s.a <> 1",
+    "r.t < s.t",
+    "r.t + 1 = s.t",
+    "r.x * 2 < s.a",
+    "TRUE",
+)
+"""Those that need nothing but comparisons and sums."""
 ONE_SIDED = ("r.x > 0", "r.s = 'a' OR r.x IS NULL", "r.y < 1.5", "r.d <> 0.5", "1 = 1")
 PADDED = ("s.a IS NULL", "r.x IS NOT NULL", "s.n = 'a' OR r.s = 'a'", "r.x = s.a")
 OUTPUTS = (
@@ -156,8 +181,8 @@ def window(draw: Any, kind: WindowKind) -> str:
 
 
 @st.composite
-def queries(draw: Any, shape: Any = None) -> tuple[Any, str]:
-    """A query, and the part of it that a change must keep."""
+def queries(draw: Any, shape: Any = None, simple: bool = False) -> tuple[Any, str]:
+    """A query, and the part of it that a change must keep. ``simple``: see ``SIMPLE``."""
     if shape is None:
         kinds = (WindowKind(draw(st.booleans())), WindowKind(draw(st.booleans())))
         unbounded = draw(st.integers(0, 9)) == 0
@@ -174,7 +199,8 @@ def queries(draw: Any, shape: Any = None) -> tuple[Any, str]:
             "UNION ALL SELECT s.t, s.a + 1 FROM S AS s"
         )
     left, right = ("[UNBOUNDED]" if unbounded else window(draw, kind) for kind in kinds)
-    terms = draw(st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=3))
+    predicates = SIMPLE if simple else PREDICATES
+    terms = draw(st.lists(st.sampled_from(predicates), min_size=1, max_size=3))
     on = terms[0]
     for term in terms[1:]:
         on = f"({on}) {draw(st.sampled_from(('AND', 'AND', 'OR')))} ({term})"
@@ -186,7 +212,7 @@ def queries(draw: Any, shape: Any = None) -> tuple[Any, str]:
     if which == "self" and not semi:
         outputs = ("r.t AS rt, s.t AS st, r.x, s.s",)
     wheres = ONE_SIDED if semi else (ONE_SIDED[0],) if which == "self" else PADDED
-    where = f" WHERE {draw(st.sampled_from(wheres))}" if draw(st.booleans()) else ""
+    where = f" WHERE {draw(st.sampled_from(wheres))}" if not simple and draw(st.booleans()) else ""
     return shape, (
         f"SELECT {draw(st.sampled_from(outputs))} FROM R {left} AS r {join} {other} {right} AS s "
         f"ON {on}{where}"
@@ -203,12 +229,13 @@ DECIMALS = st.sampled_from((None, *map(decimal.Decimal, ("0", "0.5", "-1.5", "3"
 
 
 @st.composite
-def scripts(draw: Any, derived: bool = False) -> list[Step]:
+def scripts(draw: Any, derived: bool = False, count_windows: bool = False) -> list[Step]:
     """A script that installs a few queries among tuples, punctuations, changes and ends.
 
-    ``derived``: it derives a stream D first, which queries read.
+    ``derived``: it derives a stream D first, which queries read. ``count_windows``: almost all
+    queries are inner joins of count windows, and values are rarely NULL.
     """
-    script = _Script(draw)
+    script = _Script(draw, count_windows)
     if derived:
         script.derive()
     for _ in range(draw(st.integers(1, 2))):
@@ -224,9 +251,10 @@ def scripts(draw: Any, derived: bool = False) -> list[Step]:
 class _Script:
     """A script under way: what is installed, what has ended, and the time."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw: Any, count_windows: bool = False) -> None:
         self.steps: list[Step] = []
         self._draw = draw
+        self._count_windows = count_windows
         self._installed: dict[str, Any] = {}
         self._derived: set[str] = set()
         self._ended: set[str] = set()
@@ -251,6 +279,10 @@ class _Script:
         if self._derived:
             source = self._draw(st.sampled_from(sorted(self._derived)))
             self._installed[name], text = self._draw(readers(source))
+        elif self._count_windows and self._draw(st.integers(0, 9)):
+            unbounded = self._draw(st.integers(0, 4)) == 0
+            shape = ("join", "JOIN", (WindowKind(True), WindowKind(True)), unbounded)
+            self._installed[name], text = self._draw(queries(shape, self._is_simple()))
         else:
             self._installed[name], text = self._draw(queries())
         self.steps.append(Step("install", name, text))
@@ -270,7 +302,11 @@ class _Script:
             self._rare(stream)
         else:
             self._now += self._draw(st.sampled_from((0, 0, 1, 1, 2, 5)))
-            self.steps.append(Step("tuple", stream, _row(self._draw, self._now)))
+            row = _row(self._draw, self._now)
+            if self._count_windows and self._draw(st.integers(0, 5)):
+                known = (self._now, 1, 1.5, "a", decimal.Decimal("0.5"))
+                row = tuple(k if v is None else v for v, k in zip(row, known, strict=True))
+            self.steps.append(Step("tuple", stream, row))
 
     def _change(self, name: str) -> None:
         shape = self._installed[name]
@@ -279,8 +315,11 @@ class _Script:
         elif self._derived:
             text = self._draw(readers(shape[0], shape))[1]
         else:
-            text = self._draw(queries(shape))[1]
+            text = self._draw(queries(shape, self._count_windows and self._is_simple()))[1]
         self.steps.append(Step("change", name, text))
+
+    def _is_simple(self) -> bool:
+        return self._draw(st.integers(0, 5)) > 0
 
     def _rare(self, stream: str) -> None:
         rare = self._draw(st.sampled_from(("end", "malformed", "drop")))

@@ -19,7 +19,8 @@ class BatchStore:
     """Tuples ``first .. next - 1``, of columns whose values take different numbers of bytes.
 
     They are kept as Arrow batches, without copying. Small batches are merged the way a binary
-    counter carries, so a tuple is copied a logarithmic number of times however it arrives.
+    counter carries, so a tuple is copied a logarithmic number of times however it arrives. Tuples
+    that come one by one wait as Python values until there are enough, or somebody wants them.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -28,16 +29,16 @@ class BatchStore:
         self.next = 0
         self._batches: list[pa.RecordBatch] = []
         self._starts: list[int] = []
-
-    def __len__(self) -> int:
-        return self.next - self.first
+        self._loose: list[Sequence[object]] = []
 
     @property
     def nbytes(self) -> int:
+        self._gather()
         return sum(batch.nbytes for batch in self._batches)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add tuples; they get the next sequence numbers."""
+        self._gather()
         if not batch.num_rows:
             return
         self._batches.append(batch)
@@ -50,8 +51,37 @@ class BatchStore:
             self._batches[-2:] = [concat([before, last])]
             self._starts.pop()
 
+    def append_row(self, values: Sequence[object]) -> None:
+        """Add one tuple."""
+        self._loose.append(values)
+
+    @property
+    def loose(self) -> int:
+        """How many tuples have come one by one and are in no batch yet."""
+        return len(self._loose)
+
+    def _gather(self) -> None:
+        if self._loose:
+            rows, self._loose = self._loose, []
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=True)]
+            self.append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+
+    def values(self, seqs: npt.NDArray[np.int64], column: int) -> list[object]:
+        """One column of the given tuples as Python values; cheaper than :meth:`take` for a few."""
+        found = []
+        for seq in seqs.tolist():
+            if seq >= self.next:
+                found.append(self._loose[seq - self.next][column])
+            else:
+                number = bisect.bisect_right(self._starts, seq) - 1
+                scalar = self._batches[number].column(column)[seq - self._starts[number]]
+                found.append(scalar.as_py())
+        return found
+
     def drop_before(self, seq: int) -> None:
         """Forget tuples below ``seq``; memory goes once a whole batch is forgotten."""
+        self._gather()
         self.first = max(self.first, min(seq, self.next))
         gone = bisect.bisect_right(self._starts, self.first) - 1
         if self.first == self.next:
@@ -68,6 +98,7 @@ class BatchStore:
             return without_columns(len(seqs))
         if not len(seqs):
             return no_rows(schema)
+        self._gather()
         pieces, order = self._pieces(seqs, columns, schema, padded)
         if len(pieces) == 1 and order is None:
             return pieces[0]
@@ -108,6 +139,7 @@ class BatchStore:
 
     def batches(self) -> list[pa.RecordBatch]:
         """Everything that is held, oldest first."""
+        self._gather()
         if not self._batches:
             return []
         head = self._batches[0].slice(self.first - self._starts[0])

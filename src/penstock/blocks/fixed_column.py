@@ -56,9 +56,13 @@ class FixedColumn:
         self.values.append(source.values.view().take(indices))
 
     def repeat(self, value: object, count: int) -> None:
-        """Add a value, which is not NULL, several times."""
+        """Add a physical value, which is not NULL, several times; a decimal is its unscaled int."""
         self._append_valid(None, count)
-        self.values.repeat(value, count)
+        if isinstance(value, int) and pa.types.is_decimal(self.kind):
+            self.values.append(np.frombuffer(value.to_bytes(16, "little", signed=True), DECIMAL))
+            self.values.append(np.broadcast_to(self.values.view()[-1:], (count - 1,)))
+        else:
+            self.values.repeat(value, count)
 
     def _append_valid(self, valid: Mask | None, count: int) -> None:
         if valid is not None and self.valid is None:

@@ -16,6 +16,9 @@ from penstock.streams.batches import no_rows, only, without_columns
 PIECE = 65_536
 """Rows per batch when everything is asked for, so that what is computed of it stays small."""
 
+MOST_LOOSE = 1024
+"""Texts of single tuples that may wait to be put into an Arrow batch."""
+
 
 class RowStore:
     """Whole tuples ``first .. next - 1`` of one stream.
@@ -51,6 +54,7 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
+        self._batches.drop_before(self.first)
         return self._batches.nbytes + sum(column.nbytes for column in self.fixed.values())
 
     def start_at(self, seq: int) -> None:
@@ -64,6 +68,21 @@ class RowStore:
         if self._others:
             self._batches.append(only(batch, self._others))
         self.span[1] += batch.num_rows
+
+    @property
+    def texts(self) -> Sequence[int]:
+        """The columns that are not in :attr:`fixed`."""
+        return self._others
+
+    def append_texts(self, values: Sequence[object]) -> None:
+        """Add the rest of a tuple whose other columns compiled code has stored: its texts."""
+        self._batches.append_row([values[index] for index in self._others])
+        if self._batches.loose >= MOST_LOOSE:
+            self._batches.drop_before(self.first)
+
+    def texts_at(self, indices: npt.NDArray[np.int64], column: int) -> list[object]:
+        """A column of texts of the tuples that stand at these places, as Python values."""
+        return self._batches.values(indices + self.first, self._others.index(column))
 
     def drop_before(self, seq: int) -> None:
         """Forget tuples below ``seq``."""
@@ -111,6 +130,7 @@ class RowStore:
             return []
         if not self._others:
             return [self._piece(i, min(i + PIECE, len(self))) for i in range(0, len(self), PIECE)]
+        self._batches.drop_before(self.first)
         made, start = [], 0
         for texts in self._batches.batches():
             made.append(self._piece(start, start + texts.num_rows, texts))

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.blocks.buffer import Buffer
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.join_side import JoinSide
+from penstock.blocks.matcher import SMALLEST_DICTIONARY
 from penstock.kernels import entry_index
 from penstock.kernels.nested_loop import Columns
 from penstock.kernels.scalar_source import Unsupported
@@ -33,11 +35,12 @@ from penstock.kernels.single_segments import (
     indexed_up_to,
     segments_of,
 )
-from penstock.sql.expressions import TRUE
+from penstock.sql.expressions import TRUE, Column
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
 SAMPLE = 1024
+WORD = (1 << 64) - 1
 
 
 class SingleJoin:
@@ -62,11 +65,13 @@ class SingleJoin:
     # -- taking -----------------------------------------------------------------------------
 
     def take(self, values: tuple[Any, ...]) -> int:
-        """Take a tuple and return how many partners it has found, or REFUSED."""
+        """Take a tuple of physical values and return how many partners it has, or REFUSED."""
         found, met = self._call(values)
         if found >= 0:
             self._block.matcher.comparisons += met
             self._block.matches += found
+            if self._own.rows.texts:
+                self._own.rows.append_texts(values)
         return found
 
     def accepts(self, values: tuple[Any, ...]) -> bool:
@@ -81,11 +86,30 @@ class SingleJoin:
             while True:
                 if self.stale and not self._refresh():
                     return REFUSED, 0
-                found, met = self._kernel(self._state, self._segments, self._out, *values)
+                given = values if self._plain else self._arguments(values)
+                found, met = self._kernel(self._state, self._segments, self._out, *given)
                 if found >= 0 or found == REFUSED or not self._mend(found, met):
-                    return max(found, REFUSED), met
-        except OverflowError:  # an integer that no column can hold
+                    return max(int(found), REFUSED), int(met)
+        except OverflowError:  # an integer that no column can hold, or a dictionary too large
             return REFUSED, 0
+
+    def _arguments(self, values: tuple[Any, ...]) -> list[Any]:
+        """What the kernel is given; see :func:`penstock.kernels.scalar_source.parameters`."""
+        given: list[Any] = []
+        dictionary = self._block.matcher.dictionary
+        for index, value in enumerate(values):
+            if index in self._coded:
+                given.append(dictionary.code(value))
+            elif isinstance(value, str | bytes):
+                given.append(0)
+            elif index in self._decimals:
+                low = value & WORD
+                given += (low - (1 << 64) if low >> 63 else low, value >> 64)
+            else:
+                given.append(value)
+        if len(dictionary) > self._most_words:
+            raise OverflowError  # a run starts a new one
+        return given
 
     def partners(self, found: int) -> Indices:
         """Where the partners are among the other side's rows, oldest first."""
@@ -136,10 +160,12 @@ class SingleJoin:
             return False
         own, other = self._own, self._other
         self._kernel = kernel_of(source)
+        self._look_at_columns()
         keys = len(own.columns)
         self._scratch = np.zeros(max(keys, 1), np.float64), np.zeros(keys + 1, np.int64)
-        held = segments_of(other.entry_index)
-        self._segments = describe_segments(held, keys, source.segment_size)
+        theirs = _key_buffers(other)
+        held = segments_of(other.entry_index, len(theirs))
+        self._segments = describe_segments(held)
         entries = other.rows.span if other.seqs is None else other.seqs.span
         indexed = max(indexed_up_to(held), other.first_entry)
         state = [
@@ -156,7 +182,6 @@ class SingleJoin:
         buffers = self._buffers(own)
         for buffer in buffers:
             state += [_address(buffer.array), _address(buffer.span), len(buffer.array)]
-        theirs = _key_buffers(other)
         for buffer in theirs:
             state += [_address(buffer.array), _address(buffer.span)]
         # What the addresses are of must live as long as they do.
@@ -173,13 +198,25 @@ class SingleJoin:
             return int(np.iinfo(np.int64).max)
         return max(entry_index.LONGEST_TAIL, self._contented - indexed)
 
+    def _look_at_columns(self) -> None:
+        """Note which columns the kernel wants in another form than a number."""
+        schema = self._own.rows.schema
+        self._decimals = {i for i, f in enumerate(schema) if pa.types.is_decimal(f.type)}
+        self._coded = {
+            column.key.expression.index
+            for column in self._own.columns
+            if column.key.kind == "code" and isinstance(column.key.expression, Column)
+        }
+        self._plain = not self._decimals and not self._own.rows.texts
+        stored = sum(len(side.rows) for side in self._block.sides)
+        self._most_words = max(SMALLEST_DICTIONARY, 4 * stored)
+
     def _possible(self) -> bool:
         block, matcher = self._block, self._block.matcher
         return (
             block.kind == "inner"
             and not any(side.ended or side.time is not None for side in block.sides)
             and not any(isinstance(side.window, Range) for side in block.sides)
-            and len(self._own.rows.fixed) == len(self._own.rows.schema)
             and matcher._compile
             and matcher._residual.condition == TRUE
             and matcher._in_range()
@@ -191,6 +228,7 @@ class SingleJoin:
             own.index,
             own.rows.schema,
             own.filter,
+            tuple(own.rows.fixed),
             Stored(
                 tuple(column.values.array.dtype for column in own.rows.fixed.values()),
                 tuple(column.valid is not None for column in own.rows.fixed.values()),

@@ -26,6 +26,10 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self._codes)
 
+    def code(self, value: str | bytes) -> int:
+        """The code of one value."""
+        return self._codes.setdefault(value, len(self._codes))
+
     def encode(self, values: pa.Array[Any]) -> npt.NDArray[np.int32]:
         """The code of each value; -1 for NULL."""
         codes = self._codes

@@ -24,6 +24,8 @@ Array = npt.NDArray[Any]
 
 def at(address: int, count: int, kind: type[np.generic]) -> Array:
     """The ``count`` elements of type ``kind`` that start at an address; not a copy."""
+    if count == 0:
+        return np.empty(0, np.dtype(kind))
     memory: Any = (ctypes.c_char * (int(count) * np.dtype(kind).itemsize)).from_address(
         int(address)
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernels.predicate import Key
+from penstock.kernels.vector import SMALL_DECIMAL, unscaled
 from penstock.sql.expressions import COMPARISONS, Call, Cast, Column, Expression, Literal
 
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
@@ -26,13 +27,35 @@ class Unsupported(Exception):
     """Only batches can be evaluated."""
 
 
+def parameters(schema: pa.Schema) -> list[str]:
+    """The parameters for a tuple's physical values, column by column.
+
+    An integer or a float; of a decimal both words, ``v0`` and ``w0``; of a string or binary its
+    code in the join's dictionary, or anything if the join has no use for it.
+    """
+    return [
+        name
+        for index, field in enumerate(schema)
+        for name in (("v", "w") if pa.types.is_decimal(field.type) else ("v",))
+        for name in (f"{name}{index}",)
+    ]
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether values of a type compare as the 64-bit integers that they are kept as."""
+    types = pa.types
+    if types.is_decimal(kind):
+        return bool(kind.precision <= SMALL_DECIMAL)
+    return bool(types.is_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind))
+
+
 class ScalarSource:
     """Lines under way, and the constants that they read from the array ``state``.
 
     Parameters
     ----------
     schema
-        The stream's columns; their Python values are the parameters ``v0``, ``v1``, …
+        The stream's columns; for their values see :func:`parameters`.
     refuse
         The statement that leaves the function.
     offset
@@ -43,26 +66,31 @@ class ScalarSource:
         self._refuse = refuse
         self._offset = offset
         self._names: dict[Expression, str] = {}
+        self._unreadable: set[int] = set()
         self.lines: list[str] = []
         self.constants: list[int | float] = []
         for index, field in enumerate(schema):
             self._read(index, field.type)
 
     def _read(self, index: int, kind: pa.DataType) -> None:
-        """A Python value as one of the column's type, if it is one."""
+        """A physical value as one of the column's type, if it is one."""
         given, name = f"v{index}", f"value{index}"
-        if pa.types.is_integer(kind):
+        if is_whole(kind):
             self.lines.append(f"{name} = np.int64({given})")
             self._keep_within(name, kind)
+        elif pa.types.is_boolean(kind):
+            self.lines.append(f"{name} = {given} != 0")
         elif pa.types.is_float64(kind):
             self.lines.append(f"{name} = np.float64({given})")
         elif pa.types.is_float32(kind):
             large = f"abs({given}) >= {ROUNDS_TO_INFINITY!r} and abs({given}) != np.inf"
             self.lines += [f"if {large}:", f"    {self._refuse}", f"{name} = np.float32({given})"]
         else:
-            raise Unsupported(kind)
+            self._unreadable.add(index)
 
     def _keep_within(self, name: str, kind: pa.DataType) -> None:
+        if not pa.types.is_integer(kind):
+            return
         dtype: Any = kind.to_pandas_dtype()
         limits = np.iinfo(dtype)
         if limits.bits < 64:
@@ -76,14 +104,15 @@ class ScalarSource:
     def value(self, expression: Expression) -> str:
         """The name of the expression's value: np.int64 for integers, a float, or a bool."""
         if isinstance(expression, Column):
+            if expression.index in self._unreadable:
+                raise Unsupported(expression)
             return f"value{expression.index}"
         known = self._names.get(expression)
         if known is None:
             source = self._source(expression)
             known = self._names[expression] = f"t{len(self._names)}"
             self.lines.append(f"{known} = {source}")
-            if pa.types.is_integer(expression.type):
-                self._keep_within(known, expression.type)
+            self._keep_within(known, expression.type)
         return known
 
     def _source(self, expression: Expression) -> str:
@@ -106,7 +135,9 @@ class ScalarSource:
         value, kind = literal.value, literal.type
         if isinstance(value, bool):
             return f"({1 if value else 0} == 1)"
-        if pa.types.is_integer(kind) and isinstance(value, int) and LEAST <= value <= MOST:
+        if pa.types.is_decimal(kind) and is_whole(kind) and value is not None:
+            return self.constant(unscaled(value, kind.scale))
+        if is_whole(kind) and isinstance(value, int) and LEAST <= value <= MOST:
             return self.constant(value)
         if pa.types.is_floating(kind) and isinstance(value, int | float):
             name = self.constant(float(value))
@@ -132,10 +163,11 @@ class ScalarSource:
 
     def _comparison(self, call: Call) -> str:
         kind = call.args[0].type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        exact = is_whole(kind) or pa.types.is_boolean(kind)
+        if not exact and not pa.types.is_floating(kind):
             raise Unsupported(call)
         a, b = map(self.value, call.args)
-        if pa.types.is_integer(kind):
+        if exact:
             return f"{a} {SYMBOLS[call.op]} {b}"
         # NaN is larger than every number and equal to itself; IEEE says it is neither.
         return {
@@ -177,12 +209,14 @@ class ScalarSource:
     def key(self, key: Key, dtype: np.dtype[Any]) -> str:
         """The expression of a key, as :mod:`penstock.kernels.keys` makes it of a column."""
         kind = key.expression.type
+        if key.kind == "code" and isinstance(key.expression, Column):
+            return f"np.int32(v{key.expression.index})"
         value = self.value(key.expression)
         if key.kind == "native" or pa.types.is_boolean(kind):
             return f"np.{dtype.name}({value})"
         if pa.types.is_uint64(kind):
             return f"({value} ^ np.int64({LEAST}))"
-        if pa.types.is_integer(kind):
+        if is_whole(kind):
             return f"np.{dtype.name}({value})"
         if key.kind != "compare" or not pa.types.is_floating(kind):
             raise Unsupported(key.expression)
@@ -196,5 +230,7 @@ class ScalarSource:
         return bits
 
     def number(self, key: Key) -> str:
-        """A key as the float that indexes place it by."""
+        """A key as the float that a grid places it by; codes are in none."""
+        if key.kind == "code":
+            return "0.0"
         return f"np.float64({self.value(key.expression)})"

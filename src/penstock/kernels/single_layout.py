@@ -47,8 +47,9 @@ DIMENSION = (
     "bound_count",
 )
 SEGMENT = ("first", "last", "offsets", "offset_count", "order", "order_count", "cells", "bits")
-"""What comes first of a segment; ``bits`` is 0 for a grid. Two dimensions follow, then which keys
-are hashed, and the addresses of the columns."""
+"""What comes first of a segment; ``bits`` is 0 for a grid. Two dimensions follow, then addresses
+of the columns, then how many keys are hashed, and which."""
+SEGMENT_COLUMNS = len(SEGMENT) + 2 * len(DIMENSION)
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,10 @@ class SingleShape:
         The columns of that tuple.
     condition
         What it must satisfy to have keys at all.
+    columns
+        Those of its columns that are stored in buffers.
     rows, keys
-        What its side stores of it.
+        What its side stores of it: those columns, and its keys.
     other
         What the other side stores of its own keys.
     """
@@ -85,6 +88,7 @@ class SingleShape:
     side: int
     schema: pa.Schema
     condition: Expression
+    columns: tuple[int, ...]
     rows: Stored
     keys: Stored
     other: Stored

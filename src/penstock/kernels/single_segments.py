@@ -11,14 +11,21 @@ import numpy.typing as npt
 
 from penstock.kernels.bucket_index import Grid, Hash, Segment
 from penstock.kernels.entry_index import EntryIndex
-from penstock.kernels.single_layout import DIMENSION, SEGMENT
+from penstock.kernels.single_layout import DIMENSION, SEGMENT, SEGMENT_COLUMNS
 
 NOBODY = -1
 
 
-def segments_of(index: EntryIndex | None) -> list[Segment]:
-    """The segments of a side's index, oldest first."""
-    return [] if index is None else index._segments
+def segments_of(index: EntryIndex | None, columns: int) -> list[Segment]:
+    """The segments of a side's index, oldest first; the side stores so many columns of keys.
+
+    A key's first NULL has added one, and segments from before it are of no use any more.
+    """
+    if index is None:
+        return []
+    if any(len(segment.columns) != columns for segment in index._segments):
+        index.clear()
+    return index._segments
 
 
 def indexed_up_to(segments: Sequence[Segment]) -> int:
@@ -26,34 +33,38 @@ def indexed_up_to(segments: Sequence[Segment]) -> int:
     return segments[-1].last if segments else 0
 
 
-def describe_segments(segments: Sequence[Segment], keys: int, width: int) -> npt.NDArray[np.int64]:
-    """A row of ``width`` numbers per segment, as the kernel reads it; ``keys``: of the probe."""
-    table = np.zeros((len(segments), width), np.int64)
-    for row, segment in zip(table, segments, strict=True):
-        _describe(segment, row, keys)
+def describe_segments(segments: Sequence[Segment]) -> npt.NDArray[np.int64]:
+    """A row of numbers per segment, as the kernel reads it."""
+    rows = list(map(_describe, segments))
+    table = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
+    for row, numbers in zip(table, rows, strict=True):
+        row[: len(numbers)] = numbers
     return table
 
 
-def _describe(segment: Segment, row: npt.NDArray[np.int64], keys: int) -> None:
+def _describe(segment: Segment) -> npt.NDArray[np.int64]:
     layout = segment.layout
-    row[: len(SEGMENT)] = (
-        segment.first,
-        segment.last,
-        segment.offsets.ctypes.data,
-        len(segment.offsets),
-        segment.order.ctypes.data,
-        len(segment.order),
-        layout.columns,
-        layout._bits if isinstance(layout, Hash) else 0,
+    hashed = layout._probe if isinstance(layout, Hash) else ()
+    row = np.array(
+        [
+            segment.first,
+            segment.last,
+            segment.offsets.ctypes.data,
+            len(segment.offsets),
+            segment.order.ctypes.data,
+            len(segment.order),
+            layout.columns,
+            layout._bits if isinstance(layout, Hash) else 0,
+            *[0] * (SEGMENT_COLUMNS - len(SEGMENT)),
+            *(column.ctypes.data for column in segment.columns),
+            len(hashed),
+            *hashed,
+        ],
+        np.int64,
     )
-    hashed = len(SEGMENT) + 2 * len(DIMENSION)
-    if isinstance(layout, Hash):
-        row[hashed] = len(layout._probe)
-        row[hashed + 1 : hashed + 1 + len(layout._probe)] = layout._probe
-    else:
-        _describe_grid(layout, row[len(SEGMENT) : hashed])
-    columns = hashed + keys + 1
-    row[columns : columns + len(segment.columns)] = [c.ctypes.data for c in segment.columns]
+    if isinstance(layout, Grid):
+        _describe_grid(layout, row[len(SEGMENT) : SEGMENT_COLUMNS])
+    return row
 
 
 def _describe_grid(layout: Grid, row: npt.NDArray[np.int64]) -> None:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.buffer import Buffer
-from penstock.blocks.fixed_column import FixedColumn
+from penstock.blocks.fixed_column import FixedColumn, has_fixed_width
+from penstock.blocks.row_store import RowStore
 
-Source = tuple[FixedColumn | None, int]
-"""Where an output column comes from: a stored column, or the arriving tuple's column (None)."""
+
+@dataclass(frozen=True)
+class Source:
+    """Where an output column comes from.
+
+    Parameters
+    ----------
+    partner
+        Where the partner of an arriving tuple is stored; None if it is that tuple's own column.
+    index
+        The column, in its stream.
+    """
+
+    partner: RowStore | None
+    index: int
 
 
 class LooseRows:
-    """Rows of columns of fixed width, with their positions."""
+    """Rows with their positions. Texts are Python values, everything else is in buffers."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._columns = [FixedColumn(field.type) for field in schema]
+        self._columns: list[FixedColumn | list[object]] = [
+            FixedColumn(field.type) if has_fixed_width(field.type) else [] for field in schema
+        ]
         self._positions = Buffer(np.dtype(np.int64))
 
     def __len__(self) -> int:
@@ -33,15 +51,23 @@ class LooseRows:
         partners: npt.NDArray[np.int64],
         sources: Sequence[Source],
     ) -> None:
-        """Add a row for each partner of a tuple that has these values."""
+        """Add a row for each partner of a tuple that has these physical values."""
         self._positions.repeat(position, len(partners))
-        for column, (stored, index) in zip(self._columns, sources, strict=True):
-            if stored is None:
-                column.repeat(values[index], len(partners))
+        for column, source in zip(self._columns, sources, strict=True):
+            if isinstance(column, list):
+                if source.partner is None:
+                    column += [values[source.index]] * len(partners)
+                else:
+                    column += source.partner.texts_at(partners, source.index)
+            elif source.partner is None:
+                column.repeat(values[source.index], len(partners))
             else:
-                column.extend(stored, partners)
+                column.extend(source.partner.fixed[source.index], partners)
 
     def batch(self) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
         """The rows and their positions; they share memory with this, so add nothing after it."""
-        arrays = [column.slice(0, len(self)) for column in self._columns]
+        arrays: list[Any] = [
+            pa.array(column, field.type) if isinstance(column, list) else column.slice(0, len(self))
+            for column, field in zip(self._columns, self.schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), self._positions.view()

@@ -22,7 +22,8 @@ from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.single import SingleJoin
-from penstock.engines.local.loose_rows import Source
+from penstock.engines.local.loose_rows import LooseRows, Source
+from penstock.engines.local.physical import PythonForm, one_row_bytes, python_form, with_type
 from penstock.engines.local.processing import Processing, failure_of
 from penstock.engines.local.query import Query
 from penstock.engines.local.registry import Registry
@@ -147,18 +148,18 @@ class Singles:
         return way
 
     def _way(self, stream: Stream) -> _Way | None:
-        types = [_python_type(field.type) for field in stream.schema]
+        forms = [python_form(field.type) for field in stream.schema]
         reading = [
             query
             for query in self._registry.queries.values()
             if any(s.stream.name.lower() == stream.name.lower() for s in query.program.scans)
         ]
         readers = [self._reader(query, stream) for query in reading]
-        if None in types or not readers or None in readers:
+        if None in forms or not readers or None in readers:
             return None
         return _Way(
             stream,
-            tuple(kind for kind in types if kind is not None),
+            [form for form in forms if form is not None],
             [reader for reader in readers if reader is not None],
             list(self._registry.queries.values()),
         )
@@ -191,7 +192,9 @@ class Singles:
             return False
         if any(reader.query.failure is not None for reader in way.readers):
             return False
-        return self._window_memory is None or all(
+        if self._window_memory is None:
+            return True
+        return way.nbytes is not None and all(
             reader.query.pipeline.nbytes + way.nbytes <= self._window_memory
             for reader in way.readers
         )
@@ -201,28 +204,41 @@ class _Way:
     """What a tuple of a stream must look like, and who reads it."""
 
     def __init__(
-        self, stream: Stream, types: tuple[type, ...], readers: list[_Reader], queries: list[Query]
+        self,
+        stream: Stream,
+        forms: list[PythonForm],
+        readers: list[_Reader],
+        queries: list[Query],
     ) -> None:
         self.name = stream.name
         self.readers = readers
         self.queries = queries
         self.ready = False
         self.mended = 0
-        self.nbytes = sum(field.type.bit_width // 8 for field in stream.schema)
-        self._types = types
+        self.nbytes = one_row_bytes(stream.schema)
+        self._types = tuple(form.type for form in forms)
+        self._physical = [form.physical for form in forms]
+        self._plain = not any(self._physical)
         names = stream.schema.names
         self._pick: Callable[[Any], Any] = itemgetter(*names)
         self._alone = names[0] if len(names) == 1 else None
 
     def values(self, row: object) -> tuple[Any, ...] | None:
-        """The values of a row that fits the stream, in the order of its columns."""
+        """The physical values of a row that fits the stream, in the order of its columns."""
         if type(row) is not dict or len(row) != len(self._types):
             return None
         try:
             values = self._pick(row) if self._alone is None else (row[self._alone],)
-        except KeyError:
+            if tuple(map(type, values)) != self._types:
+                values = tuple(map(with_type, values, self._types))
+            if self._plain:
+                return values
+            return tuple(
+                value if physical is None else physical(value)
+                for value, physical in zip(values, self._physical, strict=True)
+            )
+        except (KeyError, ValueError):
             return None
-        return values if tuple(map(type, values)) == self._types else None
 
 
 class _Reader:
@@ -248,10 +264,8 @@ class _Reader:
             if not isinstance(column, Column):
                 return None
             index = self._block.columns[column.side][column.index]
-            stored = self._block.sides[column.side].rows.fixed.get(index)
-            if stored is None:
-                return None
-            sources.append((None if column.side == self._side else stored, index))
+            rows = self._block.sides[column.side].rows
+            sources.append(Source(None if column.side == self._side else rows, index))
         return sources
 
     def emit(self, position: int, values: tuple[Any, ...], found: int) -> None:
@@ -264,17 +278,11 @@ class _Reader:
         assert isinstance(self._select, SelectBlock) and isinstance(self._project, ProjectBlock)
         own, other = (self._block.sides[i].rows for i in (self._side, 1 - self._side))
         mine, theirs = (self._block.columns[i] for i in (self._side, 1 - self._side))
-        fields = [own.schema.field(c) for c in mine]
-        arrays = [pa.array([values[c]] * found, own.schema.field(c).type) for c in mine]
         batch = without_columns(found)
-        if fields:
-            batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        if mine:
+            copies = LooseRows(pa.schema([own.schema.field(c) for c in mine]))
+            copies.add(position, values, partners, [Source(None, c) for c in mine])
+            batch, _ = copies.batch()
         pair = (batch, other.take(partners + other.first, theirs))
         run = Run(pair if self._side == 0 else pair[::-1], np.full(found, position, np.int64))
         self.query._take_run(self._project.process(self._select.process(run)))
-
-
-def _python_type(kind: pa.DataType) -> type | None:
-    if pa.types.is_integer(kind):
-        return int
-    return float if pa.types.is_floating(kind) else None
