@@ -210,6 +210,20 @@ def test_these_conditions_are_evaluated_for_single_tuples(plain: None, on: str) 
     assert taken >= 8
 
 
+def test_differences_of_numbers_that_grow_are_taken_singly_until_they_may_overflow(
+    plain: None,
+) -> None:
+    query = "SELECT r.x, s.a FROM R [ROWS 9] r JOIN S [ROWS 9] s ON ABS(r.x - s.a) <= 3"
+    sizes = [*range(0, 100, 2), *range(2**29, 2**31, 2**27), -(2**31)]
+    arrivals: list[Arrival] = []
+    for n in sizes:
+        arrivals += [("R", {"x": n, "y": 0.0}), ("S", {"a": max(n - 1, 0), "b": 0.0})]
+    rows, taken = both_ways(DDL, query, arrivals)
+    assert len(rows) > 150
+    # Both first ones, and those that differences to the least number might not fit for.
+    assert 2 * sum(n <= 2**29 for n in sizes) - 5 < taken < len(arrivals) - 5
+
+
 # -- who is taken singly, and who is not ----------------------------------------------------
 
 

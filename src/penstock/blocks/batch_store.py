@@ -29,12 +29,16 @@ class BatchStore:
         self.next = 0
         self._batches: list[pa.RecordBatch] = []
         self._starts: list[int] = []
-        self._loose: list[Sequence[object]] = []
+        self._loose: list[Sequence[str | bytes]] = []
 
     @property
     def nbytes(self) -> int:
-        self._gather()
-        return sum(batch.nbytes for batch in self._batches)
+        """The memory of the batches, and about what the tuples in none will take there.
+
+        May be asked for while another thread appends: nothing is changed.
+        """
+        loose = sum(len(value) + 4 for row in tuple(self._loose) for value in row)
+        return loose + sum(batch.nbytes for batch in self._batches)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add tuples; they get the next sequence numbers."""
@@ -51,8 +55,8 @@ class BatchStore:
             self._batches[-2:] = [concat([before, last])]
             self._starts.pop()
 
-    def append_row(self, values: Sequence[object]) -> None:
-        """Add one tuple."""
+    def append_row(self, values: Sequence[str | bytes]) -> None:
+        """Add one tuple, without NULLs."""
         self._loose.append(values)
 
     @property

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 SMALLEST = 64
+LARGE = 65_536
+"""Elements from which on memory is given back when a buffer is emptied."""
 
 
 class Buffer:
@@ -70,6 +72,14 @@ class Buffer:
         if not len(self._array):
             self._array = np.empty(SMALLEST, self._array.dtype)
         self.span[:] = 0, len(values)
+
+    def flush(self) -> npt.NDArray[Any]:
+        """Give away a copy of the elements and forget them."""
+        held = self.view().copy()
+        self.span[:] = 0
+        if len(self._array) > LARGE:
+            self._array = np.empty(SMALLEST, held.dtype)
+        return held
 
     def fit(self) -> None:
         """Give back memory, if what is held needs little of it."""

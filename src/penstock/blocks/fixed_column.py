@@ -37,6 +37,8 @@ class FixedColumn:
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
+        self._is_boolean = pa.types.is_boolean(kind)
+        self._is_decimal = pa.types.is_decimal(kind)
         self.values = Buffer(DECIMAL if pa.types.is_decimal(kind) else physical_dtype(kind))
         self.valid: Buffer | None = None
 
@@ -58,7 +60,7 @@ class FixedColumn:
     def repeat(self, value: object, count: int) -> None:
         """Add a physical value, which is not NULL, several times; a decimal is its unscaled int."""
         self._append_valid(None, count)
-        if isinstance(value, int) and pa.types.is_decimal(self.kind):
+        if self._is_decimal and isinstance(value, int):
             self.values.append(np.frombuffer(value.to_bytes(16, "little", signed=True), DECIMAL))
             self.values.append(np.broadcast_to(self.values.view()[-1:], (count - 1,)))
         else:
@@ -72,7 +74,7 @@ class FixedColumn:
             self.valid.append(valid if valid is not None else np.ones(count, np.bool_))
 
     def _raw(self, array: Any) -> npt.NDArray[Any]:
-        if not pa.types.is_decimal(self.kind):
+        if not self._is_decimal:
             return np.asarray(vector_of(array).values)
         return np.frombuffer(array.buffers()[1], DECIMAL, len(array), array.offset * 16)
 
@@ -95,6 +97,11 @@ class FixedColumn:
             valid = ~padding if valid is None else valid & ~padding
         return self._arrow(self.values.view().take(indices), valid)
 
+    def flush(self) -> pa.Array[Any]:
+        """All values as a new Arrow array; from here on there are none."""
+        valid = None if self.valid is None else self.valid.flush()
+        return self._arrow(self.values.flush(), valid)
+
     def slice(self, start: int, stop: int) -> pa.Array[Any]:
         """A range of the values as an Arrow array that is good until the next change."""
         valid = None if self.valid is None else self.valid.view()[start:stop]
@@ -102,12 +109,12 @@ class FixedColumn:
 
     def _arrow(self, values: npt.NDArray[Any], valid: Mask | None) -> pa.Array[Any]:
         mask = None if valid is None or valid.all() else _bits(valid)
-        data: pa.Buffer = _bits(values) if values.dtype == np.bool_ else _bytes(values)
+        data = _bits(values) if self._is_boolean else _bytes(values)
         return pa.Array.from_buffers(self.kind, len(values), [mask, data])
 
 
 def _bytes(values: Any) -> pa.Buffer:
-    return pa.py_buffer(values.view(np.uint8))
+    return pa.py_buffer(values)
 
 
 def _bits(values: Any) -> pa.Buffer:

@@ -34,15 +34,32 @@ Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass
 class KeyColumn:
     """A stored key: its values, its validity once it has had a NULL, its bounds if native."""
 
-    key: Key
-    values: Buffer
-    valid: Buffer | None = None
-    low: int | None = None
-    high: int | None = None
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.values = Buffer(_dtype(key))
+        self.valid: Buffer | None = None
+        self.bounds: Indices = np.array([1, 0], np.int64)
+        """The least and the largest integer so far, the other way round if there is none; compiled
+        code moves these too."""
+
+    @property
+    def low(self) -> int | None:
+        """The least integer that has been stored."""
+        return int(self.bounds[0]) if self.bounds[0] <= self.bounds[1] else None
+
+    @property
+    def high(self) -> int | None:
+        """The largest integer that has been stored."""
+        return int(self.bounds[1]) if self.bounds[0] <= self.bounds[1] else None
+
+    def widen(self, low: int, high: int) -> None:
+        """Take note of integers from ``low`` to ``high``."""
+        if self.bounds[0] <= self.bounds[1]:
+            low, high = min(low, int(self.bounds[0])), max(high, int(self.bounds[1]))
+        self.bounds[:] = low, high
 
 
 @dataclass(frozen=True)
@@ -135,7 +152,7 @@ class JoinSide:
         self.entry_index = index
         self.dropped[0] = 0
         self.seqs = None if condition == TRUE else Buffer(np.dtype(np.int64))
-        self.columns = [KeyColumn(key, Buffer(_dtype(key))) for key in keys]
+        self.columns = [KeyColumn(key) for key in keys]
         seq = self.rows.first
         counted = self._failures.count
         for batch in self.rows.batches():
@@ -201,9 +218,7 @@ class JoinSide:
             if column.key.kind == "native" and values.dtype.kind == "i" and len(values):
                 known = values if valid is None else values[valid]
                 if len(known):
-                    low, high = int(known.min()), int(known.max())
-                    column.low = low if column.low is None else min(low, column.low)
-                    column.high = high if column.high is None else max(high, column.high)
+                    column.widen(int(known.min()), int(known.max()))
 
     # -- what a probe may see ---------------------------------------------------------------
 

@@ -54,7 +54,6 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        self._batches.drop_before(self.first)
         return self._batches.nbytes + sum(column.nbytes for column in self.fixed.values())
 
     def start_at(self, seq: int) -> None:
@@ -74,7 +73,7 @@ class RowStore:
         """The columns that are not in :attr:`fixed`."""
         return self._others
 
-    def append_texts(self, values: Sequence[object]) -> None:
+    def append_texts(self, values: Sequence[Any]) -> None:
         """Add the rest of a tuple whose other columns compiled code has stored: its texts."""
         self._batches.append_row([values[index] for index in self._others])
         if self._batches.loose >= MOST_LOOSE:

@@ -20,7 +20,10 @@ from penstock.blocks.join import JoinBlock
 from penstock.blocks.join_side import JoinSide
 from penstock.blocks.matcher import SMALLEST_DICTIONARY
 from penstock.kernels import entry_index
+from penstock.kernels.bounds import stays_in_range
+from penstock.kernels.memory import address_of
 from penstock.kernels.nested_loop import Columns
+from penstock.kernels.predicate import KeyOperand
 from penstock.kernels.scalar_source import Unsupported
 from penstock.kernels.single import SingleSource, generate_single, kernel_of
 from penstock.kernels.single_layout import (
@@ -36,11 +39,13 @@ from penstock.kernels.single_segments import (
     segments_of,
 )
 from penstock.sql.expressions import TRUE, Column
-from penstock.streams.windows import Range, Rows
+from penstock.streams.windows import Rows
 
 Indices = npt.NDArray[np.int64]
 SAMPLE = 1024
 WORD = (1 << 64) - 1
+HARMLESS = (62, 61, 48, 40, 32, 30, 29, 24, 16, 14, 13, 8, 6, 5)
+"""Sizes, as powers of two, that are tried to find out how large numbers may become."""
 
 
 class SingleJoin:
@@ -54,7 +59,7 @@ class SingleJoin:
     def __init__(self, block: JoinBlock, side: int) -> None:
         self._block = block
         self._own, self._other = block.sides[side], block.sides[1 - side]
-        self._sources: dict[SingleShape, SingleSource] = {}
+        self._sources: dict[SingleShape, SingleSource | None] = {}
         self._out: Indices = np.empty(SAMPLE, np.int64)
         self._contented = 0
         self._asking: Indices = np.zeros(1, np.int64)
@@ -77,9 +82,10 @@ class SingleJoin:
     def accepts(self, values: tuple[Any, ...]) -> bool:
         """Whether the tuple would be taken. It is not."""
         self._asking[0] = 1
-        found, _ = self._call(values)
-        self._asking[0] = 0
-        return found >= 0
+        try:
+            return self._call(values)[0] >= 0
+        finally:
+            self._asking[0] = 0
 
     def _call(self, values: tuple[Any, ...]) -> tuple[int, int]:
         try:
@@ -152,11 +158,8 @@ class SingleJoin:
 
     def _refresh(self) -> bool:
         """Read where everything is now; False if tuples cannot be taken one by one."""
-        if not self._possible():
-            return False
-        try:
-            source = self._source()
-        except Unsupported:
+        source = self._source() if self._possible() else None
+        if source is None:
             return False
         own, other = self._own, self._other
         self._kernel = kernel_of(source)
@@ -169,21 +172,21 @@ class SingleJoin:
         entries = other.rows.span if other.seqs is None else other.seqs.span
         indexed = max(indexed_up_to(held), other.first_entry)
         state = [
-            _address(self._asking),
+            address_of(self._asking),
             own.window.size if isinstance(own.window, Rows) else -1,
-            _address(own.dropped),
-            _address(own.rows.span),
-            _address(other.dropped),
-            _address(entries),
+            address_of(own.dropped),
+            address_of(own.rows.span),
+            address_of(other.dropped),
+            address_of(entries),
             indexed,
             self._longest_tail(indexed),
-            *map(_address, self._scratch),
+            *map(address_of, self._scratch),
         ]
         buffers = self._buffers(own)
         for buffer in buffers:
-            state += [_address(buffer.array), _address(buffer.span), len(buffer.array)]
+            state += [address_of(buffer.array), address_of(buffer.span), len(buffer.array)]
         for buffer in theirs:
-            state += [_address(buffer.array), _address(buffer.span)]
+            state += [address_of(buffer.array), address_of(buffer.span)]
         # What the addresses are of must live as long as they do.
         self._alive = held, [b.array for b in (*buffers, *theirs)]
         self._state = np.zeros(len(state) + len(source.constants), np.int64)
@@ -211,18 +214,24 @@ class SingleJoin:
         stored = sum(len(side.rows) for side in self._block.sides)
         self._most_words = max(SMALLEST_DICTIONARY, 4 * stored)
 
-    def _possible(self) -> bool:
+    @property
+    def serves(self) -> bool:
+        """Whether this is a join whose tuples can be taken one by one, most of the time."""
         block, matcher = self._block, self._block.matcher
         return (
             block.kind == "inner"
-            and not any(side.ended or side.time is not None for side in block.sides)
-            and not any(isinstance(side.window, Range) for side in block.sides)
+            and all(side.time is None for side in block.sides)
             and matcher._compile
             and matcher._residual.condition == TRUE
-            and matcher._in_range()
+            and self._source() is not None
         )
 
-    def _source(self) -> SingleSource:
+    def _possible(self) -> bool:
+        ended = any(side.ended for side in self._block.sides)
+        return not ended and self._block.matcher._in_range()
+
+    def _source(self) -> SingleSource | None:
+        """The kernel for what is stored now; None if the predicate has something that none can."""
         own = self._own
         shape = SingleShape(
             own.index,
@@ -236,24 +245,51 @@ class SingleJoin:
             _stored_keys(own),
             _stored_keys(self._other),
         )
-        known = self._sources.get(shape)
-        if known is None:
-            known = self._sources[shape] = generate_single(self._block.matcher.predicate, shape)
-        return known
+        if shape not in self._sources:
+            try:
+                source: SingleSource | None = generate_single(self._block.matcher.predicate, shape)
+            except Unsupported:
+                source = None
+            self._sources[shape] = source
+        return self._sources[shape]
 
     def _set_constants(self, source: SingleSource) -> None:
+        """Fill in what follows the addresses."""
+        size: int | None = None
         reals = self._state.view(np.float64)
         for slot, value in enumerate(source.constants, source.first_constant):
             if isinstance(value, float):
                 reals[slot] = value
             else:
                 self._state[slot] = value
+        if source.bounds:
+            size = self._harmless()
         for number, slot in source.bounds:
-            column = self._own.columns[number]
-            # Until there are any, no value is known to be harmless.
-            low = 1 if column.low is None else column.low
-            high = 0 if column.high is None else column.high
-            self._state[slot : slot + 2] = low, high
+            bounds = self._own.columns[number].bounds
+            low, high = bounds.tolist()
+            # The first value of all goes through a run, so that there are bounds to widen.
+            if size is not None and low <= high:
+                low, high = min(low, -size), max(high, size)
+            self._state[slot : slot + 3] = low, high, address_of(bounds)
+
+    def _harmless(self) -> int | None:
+        """A size that numbers of both sides may have together, and no sum can overflow.
+
+        None if it could: then only numbers between those that have come are known to be harmless.
+        """
+        predicate, sides = self._block.matcher.predicate, self._block.sides
+
+        def bounds_of(operand: KeyOperand) -> tuple[int, int] | None:
+            column = sides[operand.side].columns[operand.index]
+            if column.values.array.dtype.kind != "i":
+                return None
+            return min(-size, column.low or 0), max(size, column.high or 0)
+
+        for bits in HARMLESS:
+            size = 1 << bits
+            if stays_in_range(predicate.condition, predicate.constants, bounds_of):
+                return size
+        return None
 
     @staticmethod
     def _buffers(side: JoinSide) -> list[Buffer]:
@@ -275,7 +311,3 @@ def _stored_keys(side: JoinSide) -> Stored:
         tuple(column.values.array.dtype for column in side.columns),
         tuple(column.valid is not None for column in side.columns),
     )
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    return int(array.ctypes.data)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from numba import carray  # type: ignore[attr-defined]
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_jitable
@@ -30,6 +31,13 @@ def at(address: int, count: int, kind: type[np.generic]) -> Array:
         int(address)
     )
     return np.frombuffer(memory, np.dtype(kind))
+
+
+def address_of(array: Array) -> int:
+    """Where an array's elements start."""
+    memory: Any = array
+    # Several times faster than array.ctypes.data, which makes objects of Python on the way.
+    return pa.py_buffer(memory).address
 
 
 @intrinsic

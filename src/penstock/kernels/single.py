@@ -45,8 +45,8 @@ class SingleSource:
 
     ``state`` has the header, then data, span and capacity of each buffer of the tuple's own side
     (rows, keys and, where there is a condition, sequence numbers), then data and span of the other
-    side's, then the constants. ``bounds`` says for which keys the least and the largest value known
-    must be put there, and where.
+    side's, then the constants. ``bounds`` says of which keys, and where among those, the least and
+    the largest value that may come must be put, and the address of those that have come.
     """
 
     text: str
@@ -77,13 +77,14 @@ def generate_single(predicate: Predicate, shape: SingleShape) -> SingleSource:
         source = scalars.key(key, dtype)
         scalars.lines.append(f"a{number} = {source}")
         if key.kind == "native" and dtype.kind == "i":
-            # Beyond the known bounds, sums inside the predicate must be judged anew.
+            # Beyond some bounds, sums inside the predicate might overflow.
             bounds.append((number, offset + len(scalars.constants)))
             low, high = scalars.constant(0), scalars.constant(0)
+            scalars.constant(0)
             scalars.lines.append(f"if a{number} < {low} or a{number} > {high}:")
             scalars.lines.append(f"    return {REFUSED}, 0")
     numbers = [scalars.number(key) for key in ours]
-    writer = _Writer(predicate, shape, own, other, own_buffers)
+    writer = _Writer(predicate, shape, own, other, own_buffers, bounds)
     text = writer.text(scalars, passed, numbers)
     return SingleSource(text, own, other, offset, scalars.constants, bounds)
 
@@ -103,11 +104,13 @@ class _Writer:
         own: int,
         other: int,
         own_buffers: list[np.dtype[Any]],
+        bounds: list[tuple[int, int]],
     ) -> None:
         self._predicate = predicate
         self._shape = shape
         self._own, self._other = own, other
         self._own_buffers = own_buffers
+        self._bounds = bounds
         theirs = tuple(shape.other.nulls)
         nothing = (False,) * len(predicate.keys[shape.side])
         nulls = (nothing, theirs) if shape.side == 0 else (theirs, nothing)
@@ -199,6 +202,12 @@ def kernel(state, segments, out, {", ".join(parameters(self._shape.schema))}):
         values = [*key_values, "held[1]"] if self._filtered else key_values
         for i, value in enumerate(values):
             lines += [f"    {line}" for line in self._append(first + i, value)]
+        for number, slot in self._bounds:
+            lines += [
+                f"    bounds{number} = at(state[{slot + 2}], 2, np.int64)",
+                f"    bounds{number}[0] = min(bounds{number}[0], a{number})",
+                f"    bounds{number}[1] = max(bounds{number}[1], a{number})",
+            ]
         if not values:
             lines.append("    pass")
         lines.append("held[1] += 1")

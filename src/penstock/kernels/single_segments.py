@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from penstock.kernels.bucket_index import Grid, Hash, Segment
 from penstock.kernels.entry_index import EntryIndex
+from penstock.kernels.memory import address_of
 from penstock.kernels.single_layout import DIMENSION, SEGMENT, SEGMENT_COLUMNS
 
 NOBODY = -1
@@ -49,14 +50,14 @@ def _describe(segment: Segment) -> npt.NDArray[np.int64]:
         [
             segment.first,
             segment.last,
-            segment.offsets.ctypes.data,
+            address_of(segment.offsets),
             len(segment.offsets),
-            segment.order.ctypes.data,
+            address_of(segment.order),
             len(segment.order),
             layout.columns,
             layout._bits if isinstance(layout, Hash) else 0,
             *[0] * (SEGMENT_COLUMNS - len(SEGMENT)),
-            *(column.ctypes.data for column in segment.columns),
+            *map(address_of, segment.columns),
             len(hashed),
             *hashed,
         ],
@@ -86,5 +87,5 @@ def _describe_grid(layout: Grid, row: npt.NDArray[np.int64]) -> None:
         base, factor, count, bounds = scale.parameters
         floats[field["base"]], floats[field["scale"]] = base, factor
         numbers[field["count"]] = count
-        numbers[field["bounds"]] = bounds.ctypes.data
+        numbers[field["bounds"]] = address_of(bounds)
         numbers[field["bound_count"]] = len(bounds)

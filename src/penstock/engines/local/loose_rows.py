@@ -65,9 +65,13 @@ class LooseRows:
                 column.extend(source.partner.fixed[source.index], partners)
 
     def batch(self) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """The rows and their positions; they share memory with this, so add nothing after it."""
-        arrays: list[Any] = [
-            pa.array(column, field.type) if isinstance(column, list) else column.slice(0, len(self))
-            for column, field in zip(self._columns, self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), self._positions.view()
+        """Take the rows and their positions; from here on it is empty."""
+        arrays: list[Any] = []
+        for column, field in zip(self._columns, self.schema, strict=True):
+            if isinstance(column, list):
+                arrays.append(pa.array(column, field.type))
+                column.clear()
+            else:
+                arrays.append(column.flush())
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return batch, self._positions.flush()

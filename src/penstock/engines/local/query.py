@@ -193,9 +193,8 @@ class Query:
 
     def _gather_loose(self) -> None:
         """Put loose rows into a batch; to be called with the lock held."""
-        if self._loose is not None:
+        if self._loose is not None and len(self._loose):
             self._results.append(Result(*self._loose.batch()))
-            self._loose = None
 
     def _take_letters(self, letters: Iterable[Letter | Letters]) -> None:
         for letter in letters:

@@ -175,7 +175,8 @@ class Singles:
             left.twin, right.twin = right, left
             self._joins[id(join)] = left, right
         side = names.index(stream.name.lower())
-        return _Reader(query, self._joins[id(join)][side], side)
+        single = self._joins[id(join)][side]
+        return _Reader(query, single, side) if single.serves else None
 
     def _freshen(self) -> None:
         """Find out which streams can go on, and let every join look where its buffers are."""
