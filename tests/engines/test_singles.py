@@ -210,6 +210,16 @@ def test_these_conditions_are_evaluated_for_single_tuples(plain: None, on: str) 
     assert taken >= 8
 
 
+def test_every_type_and_operation_compiles() -> None:
+    known = [condition for condition in CONDITIONS if "p.w" not in condition]
+    ddl = f"CREATE STREAM P ({SCHEMA}); CREATE STREAM Q ({SCHEMA})"
+    on = " OR ".join(f"({condition})" for condition in known)
+    query = f"SELECT p.*, q.w FROM P [ROWS 3] AS p JOIN Q [ROWS 3] AS q ON {on}"
+    rows, taken = both_ways(ddl, query, [("PQ"[n % 2], PLAIN_ROW) for n in range(10)])
+    assert len(rows) > 20
+    assert taken >= 8
+
+
 def test_differences_of_numbers_that_grow_are_taken_singly_until_they_may_overflow(
     plain: None,
 ) -> None:
