@@ -57,6 +57,7 @@ class Numbers:
         self._kinds = kinds
         self.keys = keys
         self._known: dict[int, Array] = {}
+        self._hashed: dict[tuple[int, ...], Array] = {}
 
     def __len__(self) -> int:
         return len(self.keys[0])
@@ -65,6 +66,16 @@ class Numbers:
         found = self._known.get(number)
         if found is None:
             found = self._known[number] = numbers(self._kinds[number], self.keys[number])
+        return found
+
+    def hashed(self, columns: tuple[int, ...]) -> Array:
+        """A 64-bit hash of the given keys of each tuple."""
+        found = self._hashed.get(columns)
+        if found is None:
+            found = self._hashed[columns] = np.empty(len(self), np.uint64)
+            for i, number in enumerate(columns):
+                bits = 64 if i == len(columns) - 1 else 0
+                buckets.hash_cells(self.keys[number], bits, found, i == 0)
         return found
 
 
@@ -220,30 +231,28 @@ class Hash:
     columns = 1
 
     def __init__(self, stored: Sequence[int], probe: Sequence[int], count: int) -> None:
-        self._stored, self._probe = stored, probe
+        self._stored, self._probe = tuple(stored), tuple(probe)
         self._bits = max(1, min(22, count.bit_length() - 1))
         self.buckets = 1 << self._bits
 
-    def _cells(self, numbers: Sequence[int], keys: Sequence[Array]) -> Array:
-        out = np.empty(len(keys[numbers[0]]), np.uint64)
-        for i, number in enumerate(numbers):
-            last = i == len(numbers) - 1
-            buckets.hash_cells(keys[number], self._bits if last else 0, out, i == 0)
-        return out.astype(np.int32)
+    def _cells(self, columns: tuple[int, ...], tuples: Numbers) -> Array:
+        out = np.empty(len(tuples), np.int32)
+        buckets.top_bits(tuples.hashed(columns), self._bits, out)
+        return out
 
     def place(self, stored: Numbers) -> Array:
         """The bucket of each entry."""
-        return self._cells(self._stored, stored.keys)
+        return self._cells(self._stored, stored)
 
     def ranges(self, probe: Numbers) -> Ranges:
         """Where the probes must look: one bucket each."""
-        cells = self._cells(self._probe, probe.keys)
+        cells = self._cells(self._probe, probe)
         nothing = np.zeros(len(cells), np.int32)
         return Ranges(cells, cells, nothing, nothing)
 
     def regions(self, probe: Numbers) -> tuple[Array, int]:
         """The region in which each probe looks, and how many there are."""
-        return _coarser(self._cells(self._probe, probe.keys), self.buckets)
+        return _coarser(self._cells(self._probe, probe), self.buckets)
 
 
 def _coarser(where: Array, count: int) -> tuple[Array, int]:

@@ -160,6 +160,13 @@ def hash_cells(keys: Array, bits: int, out: Array, first: bool) -> None:
 
 
 @nb.njit(nogil=True, cache=True)
+def top_bits(hashes: Array, bits: int, out: Array) -> None:
+    """The upper ``bits`` of each hash."""
+    for i in range(hashes.shape[0]):
+        out[i] = np.int32(hashes[i] >> np.uint64(64 - bits))
+
+
+@nb.njit(nogil=True, cache=True)
 def group(where: Array, offsets: Array, order: Array) -> None:
     """Entries by bucket, in their own order inside one: a counting sort.
 

@@ -40,6 +40,8 @@ TOO_MANY = 0.25
 """If a probe would have to look at a larger share of the entries, the nested loop is faster."""
 CROWDED = 64
 """Candidates per probe from which on it is worth looking whether the index is of any use."""
+ALIKE = 2
+"""Segments of one size before they are merged: fewer to look into, or less to copy."""
 SETTLED = 16
 """Windows that may pass before what to index by is chosen anew."""
 IN_CACHE = 1 << 16
@@ -111,11 +113,10 @@ class EntryIndex:
     # -- keeping up -------------------------------------------------------------------------
 
     def update(self, first: int, stored: Columns, probe: Columns) -> None:
-        """Index what has been stored, but for a short tail.
+        """Index what has been stored, but for a short tail, as one more segment.
 
-        What is new becomes a segment, together with every younger segment that is not larger: so
-        sizes at least halve from old to young, there are few, and an entry is copied a logarithmic
-        number of times.
+        As soon as there are ``ALIKE`` of about one size, they become one: so there are few, and an
+        entry is copied a logarithmic number of times.
         """
         following = first + len(stored.keys[0])
         signature = (tuple(v is None for v in stored.valid), stored.lower is None)
@@ -126,26 +127,31 @@ class EntryIndex:
         start = self._segments[-1].last if self._segments else first
         if following - start <= LONGEST_TAIL or following < self._hopeless_until:
             return
-        while self._segments:
-            before = max(first, self._segments[-1].first)
-            if start - before > following - start:
-                break
-            self._segments.pop()
-            start = before
-        if not self._segments:
-            self._choose_again(first, stored, probe)
-            if self.choice == Choice():
-                self._give_up(first, following)
-                return
-        self._segments.append(self._make(start, first, stored))
-
-    def _choose_again(self, first: int, stored: Columns, probe: Columns) -> None:
-        """Look at the data, unless little has changed since that was done."""
-        following = first + len(stored.keys[0])
-        if self.choice == Choice() or following - self._chosen_at > SETTLED * (following - first):
+        if not self._segments or following - self._chosen_at > SETTLED * (following - first):
             self._chosen_at = following
             self.choice = self._choose(stored, probe)
             self._widths = self._widths_of(stored, probe)
+            if self.choice == Choice():
+                self._give_up(first, following)
+                return
+        start = self._absorb(first, start, following)
+        self._segments.append(self._make(start, first, stored))
+
+    def _absorb(self, first: int, start: int, following: int) -> int:
+        """Take away the segments that become one with the entries from ``start`` on.
+
+        Returns from which entry on the new segment is.
+        """
+        while True:
+            alike = 0
+            for segment in reversed(self._segments):
+                if segment.last - max(first, segment.first) > following - start:
+                    break
+                alike += 1
+            if alike < ALIKE - 1:
+                return start
+            start = max(first, self._segments[-alike].first)
+            del self._segments[-alike:]
 
     def _give_up(self, first: int, following: int) -> None:
         """Use no index until the window has changed; each time in a row for twice as long."""
