@@ -56,8 +56,10 @@ def band_join(window: int, count: int, runs: int) -> dict[str, Any]:
         seconds = repeat(lambda: engine.feed([next(remaining)]), runs)
         compared = (query.metrics()["comparisons"] - before) / runs
         rows = query.rows().num_rows
+        window_bytes = query.metrics()["window_bytes"]
     return {
         "window": window,
+        "window_bytes": window_bytes,
         "comparisons_per_second": rate(compared, seconds),
         "tuples_per_second": rate(count, seconds),
         "rows": rows,
