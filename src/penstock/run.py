@@ -38,7 +38,8 @@ from penstock.streams.tables import counted
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
-    from penstock.engines.local.query import Letter, Query
+    from penstock.engines.local.query import Query
+    from penstock.engines.shared.running import Letter
 
 BATCH_ROWS = 65_536
 KEPT_LETTERS = 10

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engines.local.pieces import Event, Piece, check_event, pieces
-from penstock.engines.local.pipeline import Pipeline
-from penstock.engines.local.processing import Processing
 from penstock.engines.local.query import Query
-from penstock.engines.local.registry import Registry
+from penstock.engines.shared.pieces import Event, Piece, check_event, pieces
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.processing import Processing
+from penstock.engines.shared.registry import Registry
 from penstock.errors import BufferFull, InputError, MemoryLimit
 from penstock.program.blocks import Program
 from penstock.program.compile import compile_plan
@@ -93,8 +93,8 @@ class Engine:
         self.push_timeout = push_timeout
         self.window_memory = window_memory
         self.compile_predicates = compile_predicates
-        self._registry = Registry(windows_required, order_column)
-        self._processing = Processing(self._registry, self._new_query)
+        self._registry: Registry[Query] = Registry(windows_required, order_column, self._new_query)
+        self._processing = Processing(self._registry)
         self._lock = threading.RLock()
         self._unfinished: Iterator[Query] | None = None
         self._closed = False

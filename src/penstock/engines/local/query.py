@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
-from penstock.engines.local.pipeline import Pipeline
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.running import Letter, count, written
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
-from penstock.streams.literals import format_rows
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
@@ -37,17 +37,6 @@ class Result:
 
     batch: pa.RecordBatch
     positions: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Letter:
-    """A tuple or record that the query could not take. ``kind`` is late or dead."""
-
-    kind: str
-    position: int
-    stream: str
-    text: str
-    reason: str
 
 
 class Query:
@@ -139,10 +128,10 @@ class Query:
             taken = [letter for letter in self._letters if kind in (None, letter.kind)]
             kept = [letter for letter in self._letters if kind not in (None, letter.kind)]
             self._letters = deque(kept)
-            self._make_room(0, sum(map(_count, taken)))
+            self._make_room(0, sum(map(count, taken)))
         self._engine._go_on()
-        written = [one for letter in taken for one in _written(letter)]
-        return sorted(written, key=lambda letter: letter.position)
+        letters = [one for letter in taken for one in written(letter)]
+        return sorted(letters, key=lambda letter: letter.position)
 
     def _letter_table(self, kind: str) -> pa.Table:
         letters = self.drain_letters(kind)
@@ -174,8 +163,8 @@ class Query:
         for letter in letters:
             with self._room:
                 self._letters.append(letter)
-                self._waiting_letters += _count(letter)
-                self._counts[letter.kind] += _count(letter)
+                self._waiting_letters += count(letter)
+                self._counts[letter.kind] += count(letter)
 
     def _retire(self) -> None:
         """The query is dropped: its windows go, its last metrics and what it made stay."""
@@ -235,15 +224,3 @@ class Query:
             "undrained_rows": self._waiting_rows,
             "undrained_letters": self._waiting_letters,
         }
-
-
-def _count(letter: Letter | Letters) -> int:
-    return len(letter.positions) if isinstance(letter, Letters) else 1
-
-
-def _written(letter: Letter | Letters) -> list[Letter]:
-    """One letter per tuple, with the tuple as text."""
-    if isinstance(letter, Letter):
-        return [letter]
-    rows = zip(letter.positions.tolist(), format_rows(letter.batch), letter.reasons, strict=True)
-    return [Letter(letter.kind, position, letter.stream, text, why) for position, text, why in rows]

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from penstock.blocks.state import BlockState, physical, plain
 from penstock.engines.local.engine import Engine
-from penstock.engines.local.query import Letter, Query, Result, _written
+from penstock.engines.local.query import Query, Result
+from penstock.engines.shared.running import Letter, written
 from penstock.errors import StateError
 from penstock.program.instructions import CreateStream
 from penstock.streams.schema import Stream
@@ -151,7 +152,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
     }
     with query._room:
         results = list(query._results)
-        letters = [one for letter in query._letters for one in _written(letter)]
+        letters = [one for letter in query._letters for one in written(letter)]
     for i, result in enumerate(results):
         archive.write_batches(f"{prefix}.r{i}", result.batch.schema, [result.batch])
         archive.write_arrays(f"{prefix}.r{i}", {"positions": result.positions})
