@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ from penstock.streams.tables import counted
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
-    from penstock.engines.local.query import Query
+    from penstock.engines.shared.query import Query
     from penstock.engines.shared.running import Letter
 
 BATCH_ROWS = 65_536
@@ -92,7 +92,7 @@ class Run:
     """A query that is installed and has its sources, ready to be executed."""
 
     engine: Engine
-    query: Query
+    query: Query[Any]
     sources: list[Source]
     order_by: str | None
     summary: Summary
@@ -171,7 +171,7 @@ class Installed:
     """
 
     engine: Engine
-    query: Query
+    query: Query[Any]
     sources: dict[str, Source]
     start_again: Callable[[], Engine]
 

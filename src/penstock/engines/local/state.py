@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from penstock.blocks.state import BlockState, physical, plain
 from penstock.engines.local.engine import Engine
-from penstock.engines.local.query import Query, Result
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.query import Query, Result
 from penstock.engines.shared.running import Letter, written
 from penstock.errors import StateError
 from penstock.program.instructions import CreateStream
@@ -145,7 +146,7 @@ def _restore(archive: _Archive, state: dict[str, Any], options: dict[str, Any]) 
     return engine
 
 
-def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
+def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[str, Any]:
     blocks = {
         str(number): _save_block(archive, f"{prefix}.b{number}", block.save())
         for number, block in query.pipeline.blocks.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -147,6 +148,22 @@ class Pipeline:
             assert isinstance(instruction, SelectRows | ProjectColumns)
             for run in self._produce(instruction.input, runs, settled):
                 yield block.process(run)
+
+    def measures(self) -> dict[str, Any]:
+        """What the blocks have counted, and the state of their windows."""
+        joins = self.joins
+        return {
+            "expression_failures": self.failures,
+            "comparisons": sum(join.matcher.comparisons for join in joins),
+            "kernels": [join.matcher.kernels for join in joins],
+            "matches": sum(join.matches for join in joins),
+            "window_tuples": [len(side.rows) for join in joins for side in join.sides],
+            "window_bytes": self.nbytes,
+        }
+
+    def clear(self) -> None:
+        """Let the blocks go, and with them the windows."""
+        self.blocks.clear()
 
     @property
     def schema(self) -> pa.Schema:

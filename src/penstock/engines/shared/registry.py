@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from penstock.engines.shared.pieces import Piece, check_event
 from penstock.engines.shared.running import Known
 from penstock.errors import InputError, PenstockError
 from penstock.program.blocks import Program
@@ -15,6 +16,7 @@ from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse_query
 from penstock.sql.plan import Plan
+from penstock.streams.events import End, Merged
 from penstock.streams.schema import Stream, describe
 
 Q = TypeVar("Q", bound=Known)
@@ -85,6 +87,25 @@ class Registry(Generic[Q]):
             derived = self.queries.get(name)
             reached |= {name} if derived is None else self.sources(derived)
         return reached
+
+    def free_name(self, name: str) -> str | None:
+        """The name if nothing has it yet."""
+        return None if name.lower() in self.queries or name in self.catalog else name
+
+    def check(self, piece: Piece) -> None:
+        """Refuse a piece before anything of it is taken."""
+        ended = set(self.ended)
+        for event in piece.events:
+            for name in event.streams if isinstance(event, Merged) else (event.stream,):
+                stream = self.stream(name)
+                if name.lower() in ended:
+                    raise InputError(
+                        f"stream {name} has ended",
+                        "Push before end(); a stream that has ended stays so.",
+                    )
+                if isinstance(event, End):
+                    ended.add(name.lower())
+                check_event(stream, event)
 
     def check_free(self, name: str) -> None:
         """A name may be used once."""

@@ -7,20 +7,16 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
-from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.shared.running import Letter, count, written
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
-
-if TYPE_CHECKING:
-    from penstock.engines.local.engine import Engine
 
 _LETTER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("stream", pa.string()),
@@ -31,6 +27,36 @@ _LETTER_COLUMNS: list[tuple[str, pa.DataType]] = [
 LETTERS = pa.schema(_LETTER_COLUMNS)
 
 
+class Hosting(Protocol):
+    """Where the blocks of a query are: here, or in the cores of a cluster."""
+
+    @property
+    def program(self) -> Program:
+        """The program in force."""
+
+    def measures(self) -> dict[str, Any]:
+        """What the blocks have counted, and the state of their windows."""
+
+    def clear(self) -> None:
+        """The query is dropped: let the blocks go."""
+
+
+class Steering(Protocol):
+    """What a handle asks of its engine."""
+
+    def change(self, name: str, sql: str) -> None: ...
+
+    def drop(self, name: str) -> None: ...
+
+    def explain(self, sql: str, kernel: str | None = None) -> str: ...
+
+    def _go_on(self) -> None:
+        """Somebody has drained."""
+
+
+H = TypeVar("H", bound=Hosting)
+
+
 @dataclass(frozen=True)
 class Result:
     """Rows with the position in the input that each belongs to."""
@@ -39,14 +65,14 @@ class Result:
     positions: npt.NDArray[np.int64]
 
 
-class Query:
+class Query(Generic[H]):
     """A handle: drain the results, read the metrics, change or drop the query.
 
     Draining is safe from any thread, and makes room for a ``push`` that waits in another one.
     """
 
     def __init__(
-        self, engine: Engine, name: str, pipeline: Pipeline, derived: bool, buffer_rows: int
+        self, engine: Steering, name: str, pipeline: H, derived: bool, buffer_rows: int
     ) -> None:
         self.name = name
         self.derived = derived
@@ -169,7 +195,7 @@ class Query:
     def _retire(self) -> None:
         """The query is dropped: its windows go, its last metrics and what it made stay."""
         self._last_metrics = self.metrics()
-        self.pipeline.blocks.clear()
+        self.pipeline.clear()
 
     def _saw(self, stream: str, tuples: int) -> None:
         self._tuples_in[stream] = self._tuples_in.get(stream, 0) + tuples
@@ -209,18 +235,12 @@ class Query:
                 "undrained_letters": self._waiting_letters,
             }
             return {**self._last_metrics, **waiting}
-        joins = self.pipeline.joins
         return {
             "tuples_in": dict(self._tuples_in),
             "rows_out": self._rows_out,
             "late": self._counts["late"],
             "dead_letters": self._counts["dead"],
-            "expression_failures": self.pipeline.failures,
-            "comparisons": sum(join.matcher.comparisons for join in joins),
-            "kernels": [join.matcher.kernels for join in joins],
-            "matches": sum(join.matches for join in joins),
-            "window_tuples": [len(side.rows) for join in joins for side in join.sides],
-            "window_bytes": self.pipeline.nbytes,
+            **self.pipeline.measures(),
             "undrained_rows": self._waiting_rows,
             "undrained_letters": self._waiting_letters,
         }
