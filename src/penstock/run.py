@@ -200,7 +200,7 @@ def install(
     sources = _open_sources(streams, declared)
 
     def start() -> Engine:
-        started = penstock.connect(
+        started: Engine = penstock.connect(
             engine,
             # More than any event has, so that an event is taken whole or not at all.
             batch_rows=max(1 << 20, BATCH_ROWS * (len(streams) + 1)),

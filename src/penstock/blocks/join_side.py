@@ -69,6 +69,7 @@ class JoinSide:
         self.time: TimeAttribute | None = None
         self.ended = False
         self.in_order = True
+        self.numbering = 0
         self.newest = 0
         self.entry_index: EntryIndex | None = None
         self._entries_dropped = 0
@@ -272,6 +273,7 @@ class JoinSide:
 
     def pack(self) -> None:
         """Keep the live tuples alone, under new sequence numbers; their keys must be set anew."""
+        self.numbering += 1
         live = np.flatnonzero(self.expiry.view() != self.clock.lowest)
         seqs = live + self.rows.first
         packed = RowStore(self.rows.schema)
@@ -322,6 +324,7 @@ class JoinSide:
             "first": self.rows.first,
             "ended": self.ended,
             "in_order": self.in_order,
+            "numbering": self.numbering,
             "seen": self.punctuator.seen,
             "promise": self.punctuator.promise,
             "has_source": self.punctuator.has_source,
@@ -343,6 +346,7 @@ class JoinSide:
         for key, buffer in self._kept_columns().items():
             buffer.replace(state.columns[f"{name}.{key}"])
         self.ended, self.in_order = saved["ended"], saved["in_order"]
+        self.numbering = saved.get("numbering", 0)
         self.punctuator.seen = saved["seen"]
         self.punctuator.promise = saved["promise"]
         self.punctuator.has_source = saved["has_source"]

@@ -181,9 +181,12 @@ class Query(Generic[H]):
         self._take_letters(run.letters)
         self._rows_out += len(run)
         if len(run) and not self.derived:
-            with self._room:
-                self._results.append(Result(run.inputs[0], run.positions))
-                self._waiting_rows += len(run)
+            self._take_result(Result(run.inputs[0], run.positions))
+
+    def _take_result(self, result: Result) -> None:
+        with self._room:
+            self._results.append(result)
+            self._waiting_rows += result.batch.num_rows
 
     def _take_letters(self, letters: Iterable[Letter | Letters]) -> None:
         for letter in letters:

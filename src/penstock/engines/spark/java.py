@@ -21,7 +21,8 @@ OLDEST = 17
 
 _WRAPPER = """\
 #!/bin/sh
-# Spark's launcher asks for a module that a small Java runtime lacks and that we do not use.
+# Spark's launcher asks for a module that a small Java runtime lacks and that we do not use. Spark
+# and its helpers write to the terminal what no user asked for; PENSTOCK_SPARK_LOG is a file for it.
 for argument do
   shift
   case $argument in
@@ -29,7 +30,7 @@ for argument do
     *) set -- "$@" "$argument" ;;
   esac
 done
-exec {java} "$@"
+exec {java} "$@" 2>>"${{PENSTOCK_SPARK_LOG:-/dev/null}}"
 """
 
 

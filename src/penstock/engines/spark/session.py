@@ -134,7 +134,13 @@ def _start(master: str | None) -> SparkSession:
     with _environment(
         JAVA_HOME=str(java), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"
     ):
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise EnvironmentProblem(
+                f"Spark does not start ({type(error).__name__}: {error})",
+                "Set PENSTOCK_SPARK_LOG to a file and try again; the file then has the reason.",
+            ) from error
 
 
 @contextmanager

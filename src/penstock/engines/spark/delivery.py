@@ -1,0 +1,121 @@
+"""From the batches of the Spark query to the handles of the queries."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.engines.shared.query import Query, Result
+from penstock.engines.spark.query import Placed
+from penstock.engines.spark.results import Counts, Delivery, Results, deliveries
+from penstock.errors import PenstockError
+
+
+@dataclass
+class _Batch:
+    """What a batch had for each query: given to its handle, and skipped as drained before."""
+
+    number: int
+    given: Counts = field(default_factory=dict)
+    skipped: Counts = field(default_factory=dict)
+
+
+class Deliveries:
+    """Takes each batch once, keeps it until it is drained, and knows how far the cores are.
+
+    What a handle hands out is noted as drained on disk before its user has it: a row is handed out
+    once, across restarts too.
+    """
+
+    def __init__(self, folder: Path, handles: Mapping[int, Query[Placed]], cores: int) -> None:
+        self._handles = handles
+        self._cores = cores
+        self._results = Results(folder)
+        self._moved = threading.Condition()
+        self._at: dict[int, int] = {}
+        self._given: Counts = {}
+        self._batches: list[_Batch] = []
+        skip = {query: list(counts) for query, counts in self._results.skip.items()}
+        for number, batch in self._results.kept():
+            self._hand_over(number, batch, skip)
+
+    @property
+    def position(self) -> int:
+        """Everything before it has been processed, by all cores."""
+        return min(self._at.values()) if len(self._at) == self._cores else 0
+
+    def take(self, number: int, table: pa.Table) -> None:
+        """Take a batch from Spark; one that has come before is known by its number."""
+        if self._results.keep(number, table):
+            self._hand_over(number, deliveries(table), {})
+
+    def wait_for(self, position: int, seconds: float) -> bool:
+        """Wait until all cores are at ``position``; False if that takes longer."""
+        with self._moved:
+            return self._moved.wait_for(lambda: self.position >= position, seconds)
+
+    def tidy(self) -> None:
+        """Note what has been drained, and let go of batches that are wholly drained."""
+        with self._moved:
+            taken = {number: self._taken(number) for number in self._given}
+            while self._batches and _covers(taken, self._batches[0].given):
+                done = self._batches.pop(0)
+                for number, counts in done.given.items():
+                    for i in (0, 1):
+                        taken[number][i] -= counts[i]
+                        self._given[number][i] -= counts[i]
+            before = self._batches[0].number if self._batches else self._results.last + 1
+            for batch in self._batches:
+                for number, counts in batch.skipped.items():
+                    known = taken.setdefault(number, [0, 0])
+                    taken[number] = [known[0] + counts[0], known[1] + counts[1]]
+            self._results.drained(before, {n: c for n, c in taken.items() if any(c)})
+
+    def _taken(self, number: int) -> list[int]:
+        """How many of the rows and letters it was given a handle has handed out."""
+        query, given = self._handles[number], self._given[number]
+        return [given[0] - query._waiting_rows, given[1] - query._waiting_letters]
+
+    def _hand_over(self, number: int, made: list[Delivery], skip: Counts) -> None:
+        batch = _Batch(number)
+        with self._moved:
+            self._batches.append(batch)
+            for delivery in made:
+                if delivery.kind == "done":
+                    self._at[delivery.core] = delivery.position
+                elif delivery.query in self._handles:
+                    self._give(self._handles[delivery.query], delivery, batch, skip)
+            self._moved.notify_all()
+
+    def _give(self, query: Query[Placed], delivery: Delivery, batch: _Batch, skip: Counts) -> None:
+        if delivery.kind == "rows":
+            result = delivery.result()
+            gone = self._count(delivery.query, 0, result.batch.num_rows, batch, skip)
+            if gone < result.batch.num_rows:
+                query._take_result(Result(result.batch.slice(gone), result.positions[gone:]))
+        elif delivery.kind == "letters":
+            letters = delivery.letters()
+            gone = self._count(delivery.query, 1, len(letters), batch, skip)
+            query._take_letters(letters[gone:])
+        elif delivery.kind == "metrics":
+            query.pipeline.told(delivery.core, delivery.json())
+        elif delivery.kind == "failure":
+            query.failure = PenstockError(*delivery.json())
+
+    def _count(self, query: int, kind: int, size: int, batch: _Batch, skip: Counts) -> int:
+        """Note what is given and what is skipped; returns how much is skipped."""
+        gone = min(size, skip.get(query, [0, 0])[kind])
+        if gone:
+            skip[query][kind] -= gone
+            batch.skipped.setdefault(query, [0, 0])[kind] += gone
+        batch.given.setdefault(query, [0, 0])[kind] += size - gone
+        self._given.setdefault(query, [0, 0])[kind] += size - gone
+        return gone
+
+
+def _covers(taken: Counts, given: Counts) -> bool:
+    return all(taken[n][i] >= counts[i] for n, counts in given.items() for i in (0, 1))

@@ -1,0 +1,109 @@
+"""What the cores made, on its way to the handles: kept on disk until somebody has drained it.
+
+Spark may hand over a batch again, after a failure or a restart: a batch is taken once, by its
+number. The results of a batch are a file, written before Spark commits the batch, so that a
+restart finds what nobody had drained. It goes when its last row has been drained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engines.shared.query import Result
+from penstock.engines.shared.running import Letter
+from penstock.engines.spark.frames import from_ipc, ipc, one_batch
+from penstock.engines.spark.log import write_safely
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Something for one query: rows, letters, a failure or its measures.
+
+    For ``query`` -1 it is the position that a core has come to.
+    """
+
+    core: int
+    kind: str
+    query: int
+    position: int
+    payload: bytes
+
+    def result(self) -> Result:
+        """The rows, with their positions."""
+        batch = one_batch(from_ipc(self.payload))
+        last = batch.num_columns - 1
+        positions = np.asarray(batch.column(last), np.int64)
+        return Result(batch.select(list(range(last))), positions)
+
+    def letters(self) -> list[Letter]:
+        return [Letter(*letter) for letter in json.loads(self.payload)]
+
+    def json(self) -> Any:
+        return json.loads(self.payload)
+
+
+Counts = dict[int, list[int]]
+"""How many rows and how many letters, by the number of the query."""
+
+
+class Results:
+    """The batches that have come and are not wholly drained.
+
+    ``drained.json`` says from which batch on they are needed, and how much of each query's rows and
+    letters in them has been drained already.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mark = folder / "drained.json"
+        self._from, self.skip = 0, Counts()
+        if self._mark.exists():
+            saved = json.loads(self._mark.read_text())
+            self._from = saved["from"]
+            self.skip = {int(query): counts for query, counts in saved["skip"].items()}
+        self.last = max((self._from - 1, *self._numbers()))
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.stem) for path in self._folder.glob("*.arrow"))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.arrow"
+
+    def keep(self, number: int, table: pa.Table) -> bool:
+        """Keep a batch; False if it has been kept before."""
+        if number <= self.last:
+            return False
+        write_safely(self._path(number), ipc(table))
+        self.last = number
+        return True
+
+    def kept(self) -> Iterator[tuple[int, list[Delivery]]]:
+        """The batches there are, oldest first."""
+        for number in self._numbers():
+            if number >= self._from:
+                yield number, deliveries(from_ipc(self._path(number).read_bytes()))
+
+    def drained(self, before: int, skip: Counts) -> None:
+        """Batches below ``before`` are needed no more, and of the others ``skip`` is drained."""
+        if (before, skip) == (self._from, self.skip):
+            return
+        write_safely(self._mark, json.dumps({"from": before, "skip": skip}).encode())
+        self._from, self.skip = before, skip
+        for number in self._numbers():
+            if number < before:
+                self._path(number).unlink(missing_ok=True)
+
+
+def deliveries(table: pa.Table) -> list[Delivery]:
+    """The rows of a batch in the order of their positions."""
+    names = ("core", "kind", "query", "position", "payload")
+    columns = [table.column(name).to_pylist() for name in names]
+    found = [Delivery(*row) for row in zip(*columns, strict=True)]
+    return sorted(found, key=lambda one: one.position)
