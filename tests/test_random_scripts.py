@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -83,7 +83,20 @@ def on_oracle(steps: list[Step], times: Times = INT64) -> tuple[dict[str, Any], 
 def on_engine(
     steps: list[Step], sizes: list[int], times: Times = INT64, **options: Any
 ) -> tuple[dict[str, Any], ...]:
-    engine = Engine(**options)
+    return run_on(Engine(**options), steps, sizes, times)
+
+
+def run_on(
+    engine: Any,
+    steps: list[Step],
+    sizes: list[int],
+    times: Times = INT64,
+    settle: Callable[[Any], Any] = lambda engine: engine,
+) -> tuple[dict[str, Any], ...]:
+    """What an engine makes of a script that it is fed in pieces of these sizes.
+
+    ``settle`` is called after every piece and gives the engine to go on with.
+    """
     rows: dict[str, list[Any]] = {}
     letters: dict[str, list[Any]] = {}
 
@@ -111,8 +124,10 @@ def on_engine(
         if len(waiting) >= sizes[number % len(sizes)]:
             engine.feed(waiting)
             waiting = []
+            engine = settle(engine)
             collect()
     engine.feed(waiting)
+    engine = settle(engine)
     collect()
     late = {
         n: sorted((x.position, x.stream) for x in found if x.kind == "late")
@@ -132,9 +147,15 @@ def plain(value: Any) -> Any:
 
 
 def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options: Any) -> None:
+    check(steps, on_oracle(steps, times), on_engine(steps, sizes, times, **options))
+
+
+def check(
+    steps: list[Step], expected: tuple[dict[str, Any], ...], found: tuple[dict[str, Any], ...]
+) -> None:
+    """The rows, late tuples and dead letters that came are those expected."""
     for step in steps:
         note(f"{step.verb} {step.subject} {step.value}")
-    expected, found = on_oracle(steps, times), on_engine(steps, sizes, times, **options)
     derived = {step.subject for step in steps if step.verb == "derive"}
     for what, wanted, got in zip(("rows", "late", "dead"), expected, found, strict=True):
         for name in wanted.keys() - (derived if what == "rows" else set()):

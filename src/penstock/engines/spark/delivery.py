@@ -36,7 +36,7 @@ class Deliveries:
         self._cores = cores
         self._results = Results(folder)
         self._moved = threading.Condition()
-        self._at: dict[int, int] = {}
+        self._at = dict(self._results.at)
         self._given: Counts = {}
         self._batches: list[_Batch] = []
         skip = {query: list(counts) for query, counts in self._results.skip.items()}
@@ -73,7 +73,8 @@ class Deliveries:
                 for number, counts in batch.skipped.items():
                     known = taken.setdefault(number, [0, 0])
                     taken[number] = [known[0] + counts[0], known[1] + counts[1]]
-            self._results.drained(before, {n: c for n, c in taken.items() if any(c)})
+            skip = {number: counts for number, counts in taken.items() if any(counts)}
+            self._results.drained(before, skip, self._at)
 
     def _taken(self, number: int) -> list[int]:
         """How many of the rows and letters it was given a handle has handed out."""

@@ -57,17 +57,19 @@ class Results:
     """The batches that have come and are not wholly drained.
 
     ``drained.json`` says from which batch on they are needed, and how much of each query's rows and
-    letters in them has been drained already.
+    letters in them has been drained already; and where the cores were, in case no batch is left.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._mark = folder / "drained.json"
         self._from, self.skip = 0, Counts()
+        self.at: dict[int, int] = {}
         if self._mark.exists():
             saved = json.loads(self._mark.read_text())
             self._from = saved["from"]
             self.skip = {int(query): counts for query, counts in saved["skip"].items()}
+            self.at = {int(core): position for core, position in saved["at"].items()}
         self.last = max((self._from - 1, *self._numbers()))
 
     def _numbers(self) -> list[int]:
@@ -90,11 +92,12 @@ class Results:
             if number >= self._from:
                 yield number, deliveries(from_ipc(self._path(number).read_bytes()))
 
-    def drained(self, before: int, skip: Counts) -> None:
+    def drained(self, before: int, skip: Counts, at: dict[int, int]) -> None:
         """Batches below ``before`` are needed no more, and of the others ``skip`` is drained."""
         if (before, skip) == (self._from, self.skip):
             return
-        write_safely(self._mark, json.dumps({"from": before, "skip": skip}).encode())
+        mark = {"from": before, "skip": skip, "at": at}
+        write_safely(self._mark, json.dumps(mark).encode())
         self._from, self.skip = before, skip
         for number in self._numbers():
             if number < before:
