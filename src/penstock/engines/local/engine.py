@@ -26,6 +26,7 @@ from penstock.program.instructions import (
     Drop,
     Install,
     Instruction,
+    Reset,
 )
 from penstock.sql.catalog import Catalog
 from penstock.streams.convert import to_batches
@@ -197,6 +198,10 @@ class Engine:
         """Stop a query, or forget a derived stream that nobody reads."""
         self.feed([Drop(name)])
 
+    def reset(self) -> None:
+        """Forget every query and every stream, exactly here in the input."""
+        self.feed([Reset()])
+
     def explain(self, sql: str, kernel: str | None = None) -> str:
         """The plan, program and kernel of a query over the streams there are."""
         plan = self._registry.bind(sql)
@@ -221,6 +226,9 @@ class Engine:
         with self._lock:
             names = [stream] if stream is not None else self._registry.open_streams()
             self.feed([End(name) for name in names])
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return at once: what was pushed has been processed. Engines elsewhere need the wait."""
 
     def feed(self, events: Iterable[Event | Instruction]) -> None:
         """Take events and instructions, in arrival order; each gets the next position."""

@@ -19,6 +19,7 @@ from penstock.program.instructions import (
     Derive,
     Install,
     Instruction,
+    Reset,
 )
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
 
@@ -165,9 +166,14 @@ class Processing(Generic[Q]):
         elif isinstance(instruction, Change):
             yield from self._change(instruction, position)
         else:
-            query = self._registry.drop(instruction)
-            query._retire()
-            dropped = (*self._registry.dropped, query)
+            gone = (
+                self._registry.reset()
+                if isinstance(instruction, Reset)
+                else [self._registry.drop(instruction)]
+            )
+            for query in gone:
+                query._retire()
+            dropped = (*self._registry.dropped, *gone)
             self._registry.dropped = [one for one in dropped if one.undrained]
 
     def _start(self, query: Q, position: int) -> Iterator[Q]:

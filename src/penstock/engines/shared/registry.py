@@ -170,6 +170,16 @@ class Registry(Generic[Q]):
             )
         return query, program
 
+    def reset(self) -> list[Q]:
+        """Forget everything; returns the queries there were."""
+        forgotten = list(self.queries.values())
+        self.queries.clear()
+        self.promises.clear()
+        self.ended.clear()
+        for stream in list(self.catalog):
+            self.catalog.remove(stream.name)
+        return forgotten
+
     def drop(self, instruction: Drop) -> Q:
         """Forget a query, or a derived stream that nobody reads."""
         query = self.query(instruction.query)

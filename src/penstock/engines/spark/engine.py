@@ -31,7 +31,7 @@ from penstock.engines.spark.session import open_session
 from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
 from penstock.program.compile import compile_plan
 from penstock.program.explain import explain
-from penstock.program.instructions import Change, CreateStream, Drop, Install, Instruction
+from penstock.program.instructions import Change, CreateStream, Drop, Install, Instruction, Reset
 from penstock.sql.catalog import Catalog
 from penstock.streams.convert import to_batches
 from penstock.streams.events import End
@@ -166,7 +166,8 @@ class Engine:
     @property
     def dropped(self) -> list[Query[Placed]]:
         """Queries that have been dropped and still hold something that nobody has drained."""
-        return [query for query in self._registry.dropped if query.undrained]
+        held = [query for query in self._registry.dropped if query.undrained]
+        return held
 
     @property
     def catalog(self) -> Catalog:
@@ -226,6 +227,10 @@ class Engine:
     def drop(self, name: str) -> None:
         """Stop a query, or forget a derived stream that nobody reads."""
         self.feed([Drop(name)])
+
+    def reset(self) -> None:
+        """Forget every query and every stream, exactly here in the input."""
+        self.feed([Reset()])
 
     def explain(self, sql: str, kernel: str | None = None) -> str:
         """The plan, program and kernel of a query over the streams there are."""

@@ -24,6 +24,7 @@ from penstock.program.instructions import (
     Drop,
     Install,
     Instruction,
+    Reset,
 )
 from penstock.streams.batches import no_rows
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
@@ -106,7 +107,7 @@ def _encode(event: Event | Instruction) -> tuple[str, str, bytes]:
 
 
 _PLAIN: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Malformed, End, Derive, Install, Change, Drop)
+    kind.__name__.lower(): kind for kind in (Malformed, End, Derive, Install, Change, Drop, Reset)
 }
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.engines.spark.frames import SCHEMA, Frame, to_batch
 
-_INSTRUCTIONS = frozenset({"create", "derive", "install", "change", "drop", "end"})
+_INSTRUCTIONS = frozenset({"create", "derive", "install", "change", "drop", "reset", "end"})
 
 
 @dataclass(frozen=True, order=True)

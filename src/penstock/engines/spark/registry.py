@@ -76,6 +76,8 @@ class Recorder:
         elif isinstance(instruction, Drop):
             query = self._registry.drop(instruction)
             self._registry.dropped = [*self._registry.dropped, query]
+        else:
+            self._registry.dropped = [*self._registry.dropped, *self._registry.reset()]
 
     def append(self, frames: list[Frame]) -> None:
         """Write frames to the log; on return they are safe."""
