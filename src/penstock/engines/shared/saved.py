@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ def save_stream(stream: Stream) -> dict[str, Any]:
         "name": stream.name,
         "time": stream.time,
         "bounded": stream.bounded,
+        "slack": None if stream.slack is None else str(stream.slack),
         "schema": base64.b64encode(stream.schema.serialize().to_pybytes()).decode(),
     }
 
@@ -29,7 +31,9 @@ def save_stream(stream: Stream) -> dict[str, Any]:
 def load_stream(saved: dict[str, Any]) -> Stream:
     """The stream that :func:`save_stream` was given."""
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(saved["schema"])))
-    return Stream.of(saved["name"], schema, saved["time"], saved["bounded"])
+    slack = None if saved.get("slack") is None else Fraction(saved["slack"])
+    # Not Stream.of: what was checked once may have columns that it was told to let pass.
+    return Stream(saved["name"], schema, saved["time"], saved["bounded"], slack=slack)
 
 
 def save_registry(registry: Registry[Q]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.engines.spark.frames import Frame
-from penstock.engines.spark.host import HostOptions, Output
+from penstock.engines.spark.host import Host, HostOptions, Output
 from penstock.engines.spark.trigger import Head, HostMemory, trigger
 
 OUTPUT_SCHEMA = (
@@ -18,7 +18,7 @@ OUTPUT_SCHEMA = (
 )
 
 
-MEMORY = HostMemory(most=4)
+MEMORY: HostMemory[Host] = HostMemory(most=4)
 """Of this worker process; Spark gives an operator no other place to keep anything in."""
 
 

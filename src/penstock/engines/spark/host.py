@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
-from penstock.engines.shared.pieces import pieces
+from penstock.engines.shared.pieces import Event, pieces
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.registry import Registry
@@ -25,6 +25,7 @@ from penstock.engines.spark.frames import Frame, ipc, unpack
 from penstock.engines.spark.state import BlockChunks, ChunkStore
 from penstock.errors import PenstockError, StateError
 from penstock.program.blocks import Program
+from penstock.program.instructions import Instruction
 
 POSITION = "position of row"
 
@@ -160,7 +161,11 @@ class Host:
 
     def take(self, frames: Iterable[Frame]) -> Iterator[Output]:
         """Process frames in order; yields what the queries make, as they make it."""
-        for piece in pieces(self._events(frames), self._options.batch_rows):
+        yield from self.process(self._events(frames))
+
+    def process(self, events: Iterable[Event | Instruction]) -> Iterator[Output]:
+        """Process events from the next position on; yields what the queries make."""
+        for piece in pieces(events, self._options.batch_rows):
             try:
                 for _ in self._processing.execute(piece):
                     pass  # a hosted query is never full

@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import Host, HostOptions, Output, StateStore
@@ -42,19 +42,22 @@ class CoreStore(StateStore, Protocol):
     def chunks(self) -> dict[str, bytes]: ...
 
 
-class HostMemory:
+H = TypeVar("H")
+
+
+class HostMemory(Generic[H]):
     """The hosts that this process has used last, each with the token of the state it is at."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._hosts: OrderedDict[tuple[str, int, int], tuple[str, Host]] = OrderedDict()
+        self._hosts: OrderedDict[tuple[str, int, int], tuple[str, H]] = OrderedDict()
 
-    def take(self, options: HostOptions, token: str) -> Host | None:
+    def take(self, options: HostOptions, token: str) -> H | None:
         """The host if it is at that token; it is in the memory no longer either way."""
         known, host = self._hosts.pop(_place(options), ("", None))
         return host if known == token else None
 
-    def put(self, options: HostOptions, token: str, host: Host) -> None:
+    def put(self, options: HostOptions, token: str, host: H) -> None:
         """Remember a host that is at that token."""
         self._hosts[_place(options)] = (token, host)
         while len(self._hosts) > self._most:
@@ -66,7 +69,7 @@ def _place(options: HostOptions) -> tuple[str, int, int]:
 
 
 def trigger(
-    options: HostOptions, frames: Iterable[Frame], store: CoreStore, memory: HostMemory
+    options: HostOptions, frames: Iterable[Frame], store: CoreStore, memory: HostMemory[Host]
 ) -> Iterator[Output]:
     """Take the frames of a trigger in the order of their positions, whatever order they come in."""
     host = _host(options, store, memory)
@@ -77,7 +80,7 @@ def trigger(
     memory.put(options, token, host)
 
 
-def _host(options: HostOptions, store: CoreStore, memory: HostMemory) -> Host:
+def _host(options: HostOptions, store: CoreStore, memory: HostMemory[Host]) -> Host:
     """The host at the state of the store: from memory if it is that very one, else loaded."""
     head = store.head()
     if head is None:
