@@ -48,11 +48,14 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     BATCHES,
     st.sampled_from(("int64", "int64", *sorted(TIMES))),
     st.integers(0, 1 << 30),
+    st.integers(1, 3),
 )
 def test_rows_are_the_oracles_whatever_fails(
-    steps: list[Step], sizes: list[int], batch_rows: int, times: str, seed: int
+    steps: list[Step], sizes: list[int], batch_rows: int, times: str, seed: int, cores: int
 ) -> None:
-    found = on_cluster(steps, sizes, times, seed, batch_rows=batch_rows, compile_predicates=False)
+    found = on_cluster(
+        steps, sizes, times, seed, batch_rows=batch_rows, compile_predicates=False, cores=cores
+    )
     check(steps, on_oracle(steps, TIMES[times]), found)
 
 
@@ -68,7 +71,7 @@ def test_an_engine_that_is_killed_goes_on_from_its_checkpoint(
 
         def start() -> Engine:
             context = connected(
-                cluster, checkpoint=Path(folder) / "checkpoint", compile_predicates=False
+                cluster, checkpoint=Path(folder) / "checkpoint", compile_predicates=False, cores=2
             )
             open_engines.append(context)
             return context.__enter__()

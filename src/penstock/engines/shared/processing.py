@@ -108,7 +108,7 @@ class Processing(Generic[Q]):
         """Send the runs through every query that reads them, oldest query first."""
         failed: list[Q] = []
         for query in list(self._registry.queries.values()) if only is None else [only]:
-            if query.failure is not None:
+            if query.failure is not None or not query.here:
                 continue
             reads = {scan.stream.name.lower() for scan in query.program.scans}
             query._take_letters(
@@ -196,6 +196,9 @@ class Processing(Generic[Q]):
 
     def _change(self, instruction: Change, position: int) -> Iterator[Q]:
         query, program = self._registry.changed(instruction)
+        if not query.here:
+            query.pipeline.program = program
+            return
         runs: dict[str, Run] = {}
         made = []
         for run in query.pipeline.change(program, position):

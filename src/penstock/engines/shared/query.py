@@ -78,6 +78,7 @@ class Query(Generic[H]):
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.here = True
         self.failure: PenstockError | None = None
         self._last_metrics: dict[str, Any] | None = None
         self._engine = engine

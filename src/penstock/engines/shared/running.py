@@ -42,8 +42,9 @@ class Known(Protocol):
 
 
 class Running(Known, Protocol):
-    """A query whose blocks are here."""
+    """A query whose blocks are here, or would be: ``here`` is False where another core has them."""
 
+    here: bool
     failure: PenstockError | None
     pipeline: Pipeline
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.engines.shared.query import Query, Result
 from penstock.engines.spark.query import Placed
-from penstock.engines.spark.results import Counts, Delivery, Results, deliveries
+from penstock.engines.spark.results import Counts, Delivery, MergedRows, Results, deliveries, merged
 from penstock.errors import PenstockError
 
 
@@ -85,20 +85,36 @@ class Deliveries:
         batch = _Batch(number)
         with self._moved:
             self._batches.append(batch)
+            rows: dict[int, list[MergedRows]] = {}
             for delivery in made:
                 if delivery.kind == "done":
                     self._at[delivery.core] = delivery.position
-                elif delivery.query in self._handles:
+                elif delivery.query not in self._handles:
+                    continue
+                elif delivery.kind == "rows":
+                    rows.setdefault(delivery.query, []).append(delivery.rows())
+                else:
                     self._give(self._handles[delivery.query], delivery, batch, skip)
+            for query, parts in rows.items():
+                for result in self._merged(parts):
+                    self._give_rows(query, result, batch, skip)
             self._moved.notify_all()
 
+    def _merged(self, parts: list[MergedRows]) -> Iterable[Result]:
+        """One core's rows are in order as they come."""
+        if self._cores == 1:
+            return [Result(part.batch, part.positions) for part in parts]
+        return merged(parts)
+
+    def _give_rows(self, query: int, result: Result, batch: _Batch, skip: Counts) -> None:
+        size = result.batch.num_rows
+        gone = self._count(query, 0, size, batch, skip)
+        if gone < size:
+            left = Result(result.batch.slice(gone), result.positions[gone:])
+            self._handles[query]._take_result(left)
+
     def _give(self, query: Query[Placed], delivery: Delivery, batch: _Batch, skip: Counts) -> None:
-        if delivery.kind == "rows":
-            result = delivery.result()
-            gone = self._count(delivery.query, 0, result.batch.num_rows, batch, skip)
-            if gone < result.batch.num_rows:
-                query._take_result(Result(result.batch.slice(gone), result.positions[gone:]))
-        elif delivery.kind == "letters":
+        if delivery.kind == "letters":
             letters = delivery.letters()
             gone = self._count(delivery.query, 1, len(letters), batch, skip)
             query._take_letters(letters[gone:])

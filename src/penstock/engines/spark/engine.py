@@ -22,6 +22,7 @@ from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.statements import run_statements
 from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.delivery import Deliveries
+from penstock.engines.spark.distribution import describe
 from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.query import Placed
@@ -235,7 +236,8 @@ class Engine:
     def explain(self, sql: str, kernel: str | None = None) -> str:
         """The plan, program and kernel of a query over the streams there are."""
         plan = self._registry.bind(sql)
-        return explain(plan, compile_plan(plan, kernel))
+        program = compile_plan(plan, kernel)
+        return f"{explain(plan, program)}\n{describe(program, self.cores)}"
 
     # -- input ------------------------------------------------------------------------------
 

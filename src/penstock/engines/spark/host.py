@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
@@ -21,13 +22,16 @@ from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
+from penstock.engines.spark.distribution import Placement, placement
 from penstock.engines.spark.frames import Frame, ipc, unpack
 from penstock.engines.spark.state import BlockChunks, ChunkStore
 from penstock.errors import PenstockError, StateError
 from penstock.program.blocks import Program
 from penstock.program.instructions import Instruction
 
-POSITION = "position of row"
+POSITION = "position"
+TIE = "tie"
+"""The last two columns of rows on their way: see :class:`penstock.blocks.run.Run`."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,17 @@ class StateStore(ChunkStore, Protocol):
 class HostedQuery:
     """A query in a core. What it makes goes into ``made`` until the core has sent it."""
 
-    def __init__(self, number: int, name: str, pipeline: Pipeline, derived: bool) -> None:
+    def __init__(
+        self, number: int, name: str, pipeline: Pipeline, derived: bool, placement: Placement
+    ) -> None:
         self.number = number
         self.name = name
         self.pipeline = pipeline
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.here = placement.here
+        self._writes_letters = placement.writes_letters
         self.failure: PenstockError | None = None
         self.undrained = 0
         self.counts: dict[str, int] = {"rows_out": 0, "late": 0, "dead": 0}
@@ -101,7 +109,9 @@ class HostedQuery:
         self._take_letters(run.letters)
         self.counts["rows_out"] += len(run)
         if len(run) and not self.derived:
+            ties = np.zeros(len(run), np.int64) if run.ties is None else run.ties
             batch = run.inputs[0].append_column(POSITION, pa.array(run.positions))
+            batch = batch.append_column(TIE, pa.array(ties))
             position = int(run.positions[0])
             self.made.append(
                 Output("rows", self.number, position, len(run), schema_id(batch.schema), ipc(batch))
@@ -111,7 +121,7 @@ class HostedQuery:
         for letter in letters:
             self.counts[letter.kind] += count(letter)
             rows = [list(vars(one).values()) for one in written(letter)]
-            if rows:
+            if rows and self._writes_letters:
                 text = json.dumps(rows).encode()
                 position = rows[0][1]
                 self.made.append(Output("letters", self.number, position, len(rows), "", text))
@@ -145,12 +155,18 @@ class Host:
             options.windows_required, options.order_column, self._new_query
         )
         self._processing = Processing(self._registry)
+        self._loading: Iterator[int] = iter(())
         self._saved_registry = ""
 
     def _new_query(self, name: str, program: Program, derived: bool) -> HostedQuery:
-        pipeline = Pipeline(program, self._options.compile_predicates)
-        query = HostedQuery(self._numbers, name, pipeline, derived)
-        self._numbers += 1
+        options = self._options
+        number = next(self._loading, self._numbers)
+        place = placement(number, program, derived, options.cores, options.core)
+        pipeline = Pipeline(program, options.compile_predicates, place.share)
+        if not place.here:
+            pipeline.clear()
+        query = HostedQuery(number, name, pipeline, derived, place)
+        self._numbers = max(self._numbers, number + 1)
         self._all[query.number] = query
         return query
 
@@ -175,6 +191,8 @@ class Host:
                 made, query.made = query.made, []
                 yield from made
         for query in self._registry.queries.values():
+            if not query.here:
+                continue
             text = json.dumps(query.measures()).encode()
             yield Output("metrics", query.number, self.position, 0, "", text)
         yield Output("done", -1, self.position, 0, "", b"")
@@ -231,12 +249,13 @@ class Host:
     def load(self, position: int, texts: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
         """Bring a new host to what was saved."""
         saved = json.loads(texts["registry"])
+        self._loading = iter(saved["numbered"])
         load_registry(self._registry, saved)
+        self._loading = iter(())
         self._saved_registry = texts["registry"]
         self._all = {}
         queries = list(self._registry.queries.values())
         for query, number in zip(queries, saved["numbered"], strict=True):
-            query.number = number
             self._all[number] = query
             query.summary = texts[f"query {number}"]
             _load_query(query, json.loads(query.summary), chunks)

@@ -14,12 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.engines.shared.query import Result
 from penstock.engines.shared.running import Letter
 from penstock.engines.spark.frames import from_ipc, ipc, one_batch
 from penstock.engines.spark.log import write_safely
+from penstock.streams.batches import concat, take
+
+
+@dataclass(frozen=True)
+class MergedRows:
+    """Rows in order, of one core or of several."""
+
+    batch: pa.RecordBatch
+    positions: npt.NDArray[np.int64]
+    ties: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -35,12 +46,12 @@ class Delivery:
     position: int
     payload: bytes
 
-    def result(self) -> Result:
-        """The rows, with their positions."""
+    def rows(self) -> MergedRows:
+        """The rows, with their positions and what orders those of one position."""
         batch = one_batch(from_ipc(self.payload))
-        last = batch.num_columns - 1
-        positions = np.asarray(batch.column(last), np.int64)
-        return Result(batch.select(list(range(last))), positions)
+        last = batch.num_columns - 2
+        positions, ties = (np.asarray(batch.column(i), np.int64) for i in (last, last + 1))
+        return MergedRows(batch.select(list(range(last))), positions, ties)
 
     def letters(self) -> list[Letter]:
         return [Letter(*letter) for letter in json.loads(self.payload)]
@@ -110,3 +121,34 @@ def deliveries(table: pa.Table) -> list[Delivery]:
     columns = [table.column(name).to_pylist() for name in names]
     found = [Delivery(*row) for row in zip(*columns, strict=True)]
     return sorted(found, key=lambda one: one.position)
+
+
+def merged(parts: list[MergedRows]) -> Iterator[Result]:
+    """The rows of several cores in the one order: by position, then by the partner's number.
+
+    Rows of one query can have different columns, if it was changed; those made before the change
+    have lower positions. A result has one kind of columns.
+    """
+    if len(parts) == 1:
+        yield Result(parts[0].batch, parts[0].positions)
+        return
+    positions = np.concatenate([part.positions for part in parts])
+    order = np.lexsort((np.concatenate([part.ties for part in parts]), positions))
+    schemas: list[pa.Schema] = []
+    tables: list[list[pa.RecordBatch]] = []
+    which = np.empty(len(positions), np.int64)
+    places = np.empty(len(positions), np.int64)
+    start = 0
+    for part in parts:
+        size = part.batch.num_rows
+        if part.batch.schema not in schemas:
+            schemas.append(part.batch.schema)
+            tables.append([])
+        kind = schemas.index(part.batch.schema)
+        which[start : start + size] = kind
+        places[start : start + size] = np.arange(size) + sum(b.num_rows for b in tables[kind])
+        tables[kind].append(part.batch)
+        start += size
+    whole = [concat(batches) for batches in tables]
+    for piece in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
+        yield Result(take(whole[which[piece[0]]], places[piece]), positions[piece])

@@ -6,7 +6,8 @@ written with the same commit, cover every tuple it holds; a chunk holds the *las
 span, since the front of the oldest one may have expired when it was written; and what a block
 changes in place (who was matched, who has expired out of order) is compared with what was last
 written and written again chunk by chunk. Small chunks are merged the way a binary counter carries,
-so a tuple is written a logarithmic number of times however small the triggers are.
+so a tuple is written a logarithmic number of times however small the triggers are. Where cores
+share a window (its column ``own`` says whose each tuple is), a core keeps its own tuples alone.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ class BlockChunks:
         return {
             "values": state.values,
             "spans": {name: window.spans for name, window in self._windows.items()},
+            "columns": {
+                key: str(column.dtype)
+                for window in self._windows.values()
+                for key, column in window.columns.items()
+            },
         }
 
     def _save_window(
@@ -90,9 +96,13 @@ class BlockChunks:
         gone, fresh, window.spans = next_spans(window.spans, first, after)
         self._delete(name, gone, columns, store)
         table = pa.Table.from_batches(batches, schema)
+        own = columns.get(f"{name}.own")
         for start, stop in fresh:
             begin = max(start, first)
-            store.put(self._key(name, start), ipc(table.slice(begin - first, stop - begin)))
+            tuples = table.slice(begin - first, stop - begin)
+            if own is not None:
+                tuples = tuples.filter(pa.array(own[begin - first : stop - first]))
+            store.put(self._key(name, start), ipc(tuples))
         for key, column in columns.items():
             before = window.columns.get(key)
             for start, stop in window.spans:
@@ -123,25 +133,37 @@ class BlockChunks:
             first = state.values[name]["first"]
             numbering = state.values[name].get("numbering", 0)
             window = self._windows[name] = _Written(spans, numbering, first)
+            for key, dtype in summary["columns"].items():
+                if key.startswith(f"{name}."):
+                    state.columns[key] = self._column(key, np.dtype(dtype), spans, first, chunks)
+                    window.columns[key] = state.columns[key].copy()
+            for key, column in empty.columns.items():
+                state.columns.setdefault(key, column)
+            own = state.columns.get(f"{name}.own") if spans else None
             batches = []
             for start, stop in spans:
                 batch = one_batch(from_ipc(chunks[self._key(name, start)]))
-                batches.append(batch.slice(batch.num_rows - (stop - max(start, first))))
+                begin = max(start, first)
+                if own is not None:
+                    batches.append(_spread(batch, own[begin - first : stop - first]))
+                else:
+                    batches.append(batch.slice(batch.num_rows - (stop - begin)))
             state.rows[name] = (schema, batches)
-            for key, column in empty.columns.items():
-                if not key.startswith(f"{name}."):
-                    continue
-                parts = [np.empty(0, column.dtype)]
-                for start, stop in spans if self._has(key, spans, chunks) else []:
-                    part = _bytes_column(chunks[self._key(key, start)], column.dtype)
-                    parts.append(part[len(part) - (stop - max(start, first)) :])
-                state.columns[key] = np.concatenate(parts)
-                window.columns[key] = state.columns[key].copy()
         return state
 
-    def _has(self, key: str, spans: Spans, chunks: Mapping[str, bytes]) -> bool:
-        """Whether the window has the column at all: times are kept where a query asks for them."""
-        return all(self._key(key, start) in chunks for start, _ in spans)
+    def _column(
+        self,
+        key: str,
+        dtype: np.dtype[Any],
+        spans: Spans,
+        first: int,
+        chunks: Mapping[str, bytes],
+    ) -> Column:
+        parts: list[Column] = [np.empty(0, dtype)]
+        for start, stop in spans:
+            part = _bytes_column(chunks[self._key(key, start)], dtype)
+            parts.append(part[len(part) - (stop - max(start, first)) :])
+        return np.concatenate(parts)
 
     def forget(self, store: ChunkStore) -> None:
         """The block is gone: delete all its chunks."""
@@ -171,6 +193,13 @@ def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Span
         starts = {span[0] for span in fresh}
         gone = [span for span in gone if span[0] not in starts]
     return gone, fresh, kept + fresh
+
+
+def _spread(batch: pa.RecordBatch, own: Column) -> pa.RecordBatch:
+    """A core's own tuples at their places, and NULLs, which nobody reads, at those of others."""
+    gone = batch.num_rows - int(np.count_nonzero(own))
+    places = np.cumsum(own) - 1 + gone
+    return batch.take(pa.array(places, mask=~own))
 
 
 def _column_bytes(column: Column) -> bytes:
