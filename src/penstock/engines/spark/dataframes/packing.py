@@ -16,20 +16,31 @@ from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.worker import Made, Packed, Worker
 from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
-from penstock.engines.spark.host import POSITION, HostOptions
+from penstock.engines.spark.host import POSITION, TIE, HostOptions
 from penstock.program.compile import compile_plan
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse_query
+from penstock.streams.batches import take
 
 Batches = Iterator[pa.RecordBatch]
 
 PACKED = "lane int, payload binary"
-MADE = "kind string, count long, payload binary"
-_PAYLOAD = pa.field("payload", pa.binary())
-_MADE = pa.schema([pa.field("kind", pa.string()), pa.field("count", pa.int64()), _PAYLOAD])
-_PACKED = pa.schema([pa.field("lane", pa.int32()), _PAYLOAD])
+MADE = "number long, kind string, count long, payload binary"
+_COLUMNS: list[pa.Field[Any]] = [
+    pa.field("number", pa.int64()),
+    pa.field("kind", pa.string()),
+    pa.field("count", pa.int64()),
+    pa.field("payload", pa.binary()),
+]
+_MADE = pa.schema(_COLUMNS)
+_LANE: pa.Field[Any] = pa.field("lane", pa.int32())
+_PACKED = pa.schema([_LANE, _COLUMNS[-1]])
 
+PLACE = (POSITION, TIE)
+"""The last columns of rows on their way: what puts those of all cores in one order."""
+
+LETTERS = ("late", "dead")
 KIND, STREAM, TUPLE, REASON = TAGS = ("_kind", "_stream", "_tuple", "_reason")
 """The columns that tell rows, late tuples and dead letters apart."""
 
@@ -63,9 +74,9 @@ class Process:
             return  # a partition that no core was given
         core = self.core_of[first.column("core")[0].as_py()]
         worker = Worker(self.job, replace(self.options, core=core))
-        for made in worker.take(_packed(chain([first], batches)), last=True):
-            row = [{"kind": made.kind, "count": made.count, "payload": made.payload}]
-            yield pa.RecordBatch.from_pylist(row, schema=_MADE)
+        packed = _packed(chain([first], batches))
+        for number, made in enumerate(worker.take(packed, last=True)):
+            yield pa.RecordBatch.from_pylist([{"number": number, **vars(made)}], schema=_MADE)
 
 
 def _packed(batches: Batches) -> Iterator[Packed]:
@@ -89,18 +100,21 @@ class Unpack:
     def __call__(self, batches: Batches) -> Batches:
         for made in _made(batches):
             if made.kind == "rows":
-                yield self._rows(one_batch(from_ipc(made.payload)))
-            elif self.job.letters and made.kind in ("late", "dead"):
-                yield self._letters(made)
+                batch = one_batch(from_ipc(made.payload))
+                yield self.rows(batch.columns[: -len(PLACE)], batch.num_rows)
+            elif self.job.letters and made.kind in LETTERS:
+                yield self.letter_rows(made)
 
-    def _rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [batch.column(i) for i in range(batch.num_columns - 1)]
+    def rows(self, columns: Sequence[Any], count: int) -> pa.RecordBatch:
+        """Rows of the query as rows of the result."""
+        columns = list(columns)
         if self.job.letters:
-            nothing = pa.nulls(batch.num_rows, pa.string())
-            columns += [pa.array(["row"] * batch.num_rows), nothing, nothing, nothing]
+            nothing = pa.nulls(count, pa.string())
+            columns += [pa.array(["row"] * count), nothing, nothing, nothing]
         return self._batch(columns)
 
-    def _letters(self, made: Made) -> pa.RecordBatch:
+    def letter_rows(self, made: Made) -> pa.RecordBatch:
+        """Late tuples or dead letters as rows of the result, without values."""
         found = list(zip(*json.loads(made.payload), strict=True))
         fields = list(self.schema)[: -len(TAGS)]
         columns = [pa.nulls(made.count, field.type) for field in fields]
@@ -119,29 +133,30 @@ class UnpackInOrder:
     unpack: Unpack
 
     def __call__(self, batches: Batches) -> Batches:
-        rows, rest = [], []
-        for made in _made(batches):
-            if made.kind == "rows":
-                rows.append(from_ipc(made.payload))
-            else:
-                rest.append(made)
-        if rows:
-            table = one_batch(pa.concat_tables(rows))
-            positions = table.column(table.num_columns - 1).to_numpy()
-            order = np.argsort(positions, kind="stable")
+        frames = sorted(_numbered(batches), key=lambda one: one[0])
+        tables = [from_ipc(made.payload) for _, made in frames if made.kind == "rows"]
+        if tables:
+            rows = one_batch(pa.concat_tables(tables))
+            positions, ties = (rows.column(name).to_numpy() for name in PLACE)
+            order = np.lexsort((ties, positions))  # stable: rows of one core stay as they came
             for start in range(0, len(order), MOST_TUPLES):
-                yield self.unpack._rows(table.take(order[start : start + MOST_TUPLES]))
-        for made in rest:
-            if self.unpack.job.letters and made.kind in ("late", "dead"):
-                yield self.unpack._letters(made)
+                part = take(rows, order[start : start + MOST_TUPLES])
+                yield self.unpack.rows(part.columns[: -len(PLACE)], part.num_rows)
+        for _, made in frames:
+            if self.unpack.job.letters and made.kind in LETTERS:
+                yield self.unpack.letter_rows(made)
 
 
 def _made(batches: Batches) -> Iterator[Made]:
+    return (made for _, made in _numbered(batches))
+
+
+def _numbered(batches: Batches) -> Iterator[tuple[int, Made]]:
+    """Frames, each with its number among those that its core made in the trigger."""
     for batch in batches:
-        kinds: list[Any] = batch.column("kind").to_pylist()
-        counts: list[Any] = batch.column("count").to_pylist()
-        for kind, count, payload in zip(kinds, counts, batch.column("payload"), strict=True):
-            yield Made(kind, count, payload.as_buffer())
+        columns: list[list[Any]] = [batch.column(i).to_pylist() for i in range(3)]
+        for number, kind, count, payload in zip(*columns, batch.column(3), strict=True):
+            yield number, Made(kind, count, payload.as_buffer())
 
 
 @dataclass(frozen=True)
@@ -164,8 +179,7 @@ class Compute:
             run = Run((conformed(batch, stream.schema),), np.arange(batch.num_rows))
             for made in pipeline.process({stream.name.lower(): run}):
                 if len(made):
-                    positions = pa.array(made.positions)
-                    yield unpack._rows(made.inputs[0].append_column(POSITION, positions))
+                    yield unpack.rows(made.inputs[0].columns, len(made))
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -38,10 +38,9 @@ class JobCore(StatefulProcessor):
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         options = replace(self._options, core=self._core_of[int(key[0])])
-        for made in trigger(self._job, options, _packed(rows), self._store, MEMORY):
-            yield pd.DataFrame(
-                {"kind": [made.kind], "count": [made.count], "payload": [made.payload]}
-            )
+        outputs = trigger(self._job, options, _packed(rows), self._store, MEMORY)
+        for number, made in enumerate(outputs):
+            yield pd.DataFrame([{"number": number, **vars(made)}])
 
     def close(self) -> None:
         pass

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.engines.shared.pipeline import can_share
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.columns import Source, spark_schema
 from penstock.engines.spark.dataframes.copied import Copied, session_of
@@ -31,6 +32,7 @@ from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.resident import core_ids
 from penstock.errors import InputError
+from penstock.program.compile import compile_plan
 
 COUNTS = {
     "tuples_in": "taken",
@@ -101,6 +103,8 @@ def sql(
     columns = spark_schema(plan, job.names, by_name)
     if letters:
         columns = _tagged(columns)
+    if not can_share(compile_plan(plan)):
+        cores = 1  # the others would have nothing to do
     copied = Copied(session, cores)
     inputs = []
     for lane in job.lanes:
