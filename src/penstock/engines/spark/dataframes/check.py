@@ -55,9 +55,8 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
     everywhere = set(order.values())
     order_column = everywhere.pop() if len(everywhere) == 1 else None
     catalog = _catalog([source.stream for source in named], named)
+    check_opaque(query, {source.name.lower(): source for source in named})
     plan = bind(query, catalog, order_column=order_column)
-    by_source = {source.name.lower(): source for source in named}
-    check_opaque(plan, by_source)
     by_key = _waits(plan, wish)
     kept = [_kept(source, plan, order, wish.letters, by_key) for source in named]
     plan = bind(query, _catalog(kept, named), order_column=order_column)

@@ -12,10 +12,12 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from sqlglot import exp
 
 from penstock.errors import InputError
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Join, Output, Plan, Select
+from penstock.sql.statements import QueryText
 from penstock.streams.schema import Stream, normal_type
 
 WATERMARK = "spark.watermarkDelayMs"
@@ -60,6 +62,11 @@ class Source:
         object.__setattr__(self, "opaque", opaque)
         object.__setattr__(self, "stream", stream)
 
+    def named(self, column: str) -> str:
+        """A column's name as the DataFrame has it; names are compared without regard to case."""
+        index = self.stream.index_of(column)
+        return column if index is None else self.fields.names[index]
+
     def type_of(self, column: str) -> spark_types.DataType:
         """Spark's type of a column."""
         return self.fields[column].dataType
@@ -82,33 +89,54 @@ def _watermark(fields: spark_types.StructType) -> tuple[str | None, Fraction | N
     return None, None
 
 
-def check_opaque(plan: Plan, sources: Mapping[str, Source]) -> None:
-    """Refuse a query that does anything with a column of an unknown type but hand it on."""
-    from penstock.sql.expressions import walk
+def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
+    """Refuse a query that does anything with a column of an unknown type but hand it on.
 
-    for select in plan.selects:
-        scans = scans_of(select)
-        used = [e for e in expressions_of(select) if not isinstance(e, Column)]
-        for column in (c for e in used for c in walk(e) if isinstance(c, Column)):
-            source = sources[scans[column.side].stream.name.lower()]
-            if column.name in source.opaque:
-                kind = source.type_of(column.name).simpleString()
-                raise InputError(
-                    f"column {column.name!r} of stream {source.name} has the type {kind}, which "
-                    "Penstock does not compute with",
-                    "Select it as it is, or take what you need out of it in Spark first: "
-                    "df.withColumn(...).",
-                )
-        for output in select.columns:
-            expression = output.expression
-            if isinstance(expression, Column) and pa.types.is_null(expression.type):
-                source = sources[scans[expression.side].stream.name.lower()]
-                kind = source.type_of(expression.name).simpleString()
-                raise InputError(
-                    f"column {expression.name!r} of stream {source.name} has the type {kind}, "
-                    "which cannot leave the JVM",
-                    "Leave it out, or cast it in Spark first: df.withColumn(...).",
-                )
+    This looks at names, before types are looked at, so that the error is about the column.
+    """
+    for select in query.ast.selects:
+        references = [select.left, *([select.join.right] if select.join else [])]
+        inputs = {r.alias.text.lower(): sources[r.stream.text.lower()] for r in references}
+        plain = [item.value for item in select.items if isinstance(item.value, exp.Column)]
+        for found in plain:
+            for source in _owners(found, inputs):
+                _check_carried(source, source.named(found.name))
+        for star in (item.value for item in select.items if item.value.is_star):
+            table = star.table.lower() if isinstance(star, exp.Column) else ""
+            for source in [inputs[table]] if table in inputs else inputs.values():
+                for name in source.fields.names:
+                    _check_carried(source, name)
+        conditions = (select.where, select.join.on if select.join else None)
+        computed = (item.value for item in select.items if item.value not in plain)
+        for expression in (*computed, *conditions):
+            for found in expression.find_all(exp.Column) if expression is not None else ():
+                for source in _owners(found, inputs):
+                    name = source.named(found.name)
+                    if name in source.opaque:
+                        kind = source.type_of(name).simpleString()
+                        raise InputError(
+                            f"column {name!r} of stream {source.name} has the type {kind}, which "
+                            "Penstock does not compute with",
+                            "Select it as it is, or take what you need out of it in Spark first: "
+                            "df.withColumn(...).",
+                        )
+
+
+def _owners(column: exp.Column, inputs: Mapping[str, Source]) -> list[Source]:
+    """The streams that a column may be of; which one it is, the binder decides."""
+    named = [inputs[column.table.lower()]] if column.table.lower() in inputs else inputs.values()
+    return [source for source in named if source.stream.index_of(column.name) is not None]
+
+
+def _check_carried(source: Source, column: str) -> None:
+    index = source.stream.index_of(column)
+    if index is not None and pa.types.is_null(source.stream.schema.field(index).type):
+        kind = source.type_of(column).simpleString()
+        raise InputError(
+            f"column {column!r} of stream {source.name} has the type {kind}, which cannot leave "
+            "the JVM",
+            "Leave it out, or cast it in Spark first: df.withColumn(...).",
+        )
 
 
 def scans_of(select: Select) -> list[Any]:
@@ -146,7 +174,7 @@ def distinct_names(plan: Plan) -> tuple[str, ...]:
 
 def _name(output: Output, scans: Sequence[Any]) -> str:
     expression = output.expression
-    if isinstance(expression, Column):
+    if isinstance(expression, Column) and len(scans) > 1:
         return f"{scans[expression.side].alias}_{output.name}"
     return output.name
 
