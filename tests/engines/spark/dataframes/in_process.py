@@ -77,6 +77,10 @@ class Cluster:
         self.made: list[tuple[int, Made]] = []
         self.at = 0
 
+    def forget(self) -> None:
+        """Lose what the workers remember: all that is left is the state."""
+        self.memory = HostMemory(most=8)
+
     def _happens(self, probability: float) -> bool:
         return self.chance is not None and self.chance.random() < probability
 
@@ -87,7 +91,7 @@ class Cluster:
         made: list[tuple[int, Made]] = []
         for core, store in enumerate(self.stores):
             if self._happens(0.2):
-                self.memory = HostMemory(most=8)
+                self.forget()
             while self._happens(0.2):  # an attempt that fails, before or after its last row
                 outputs = self._attempt(core, packed)
                 for _ in range(self.chance.randrange(4) if self.chance else 0):

@@ -155,6 +155,18 @@ def test_nothing_waits_in_order_of_arrival_and_a_replay_gives_the_same(
     assert cluster.rows() == on_oracle(sql, sequence)
 
 
+def test_what_was_released_before_a_restart_is_not_released_again() -> None:
+    cluster = Cluster(job_of(COUNTED[0], order_by="ts"), 2)
+    streams: list[list[Row]] = [[(ts, ts, 0, "a") for ts in range(10)], []]
+    cluster.trigger([(0, streams[0])])
+    for ts in (3, 6, 9):
+        row = (ts, ts, 1, "b")
+        streams[1].append(row)
+        cluster.forget()
+        cluster.trigger([(1, [row])])
+        assert cluster.rows() == on_oracle(COUNTED[0], in_order(streams))
+
+
 def test_a_tuple_without_a_key_is_a_dead_letter() -> None:
     job = job_of(COUNTED[0], order_by="ts", letters=True)
     cluster = Cluster(job, 2)

@@ -115,7 +115,7 @@ class Unpack:
 
     def letter_rows(self, made: Made) -> pa.RecordBatch:
         """Late tuples or dead letters as rows of the result, without values."""
-        found = list(zip(*json.loads(made.payload), strict=True))
+        found = list(zip(*json.loads(bytes(made.payload)), strict=True))
         fields = list(self.schema)[: -len(TAGS)]
         columns = [pa.nulls(made.count, field.type) for field in fields]
         kinds = pa.array([made.kind] * made.count)
