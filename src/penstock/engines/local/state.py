@@ -121,7 +121,14 @@ def restore(path: Path, **options: Any) -> Engine:
         raise StateError(
             f"there is no file {path}", "Pass a file that engine.save wrote."
         ) from None
-    except (zipfile.BadZipFile, OSError, KeyError, json.JSONDecodeError, pa.ArrowInvalid) as error:
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,  # what zipfile says of a version or an encryption that it does not have
+        OSError,
+        KeyError,
+        json.JSONDecodeError,
+        pa.ArrowInvalid,
+    ) as error:
         raise StateError(
             f"{path} is no saved engine, or a damaged one ({error})",
             "Pass a file that engine.save wrote.",

@@ -21,8 +21,8 @@ OLDEST = 17
 
 _WRAPPER = """\
 #!/bin/sh
-# Spark's launcher asks for a module that a small Java runtime lacks and that we do not use. Spark
-# and its helpers write to the terminal what no user asked for; PENSTOCK_SPARK_LOG is a file for it.
+# Spark's launcher asks for a module that a small Java runtime lacks and that we do not use. And
+# Spark writes to the terminal what no user asked for; PENSTOCK_SPARK_LOG names a file for it.
 for argument do
   shift
   case $argument in
