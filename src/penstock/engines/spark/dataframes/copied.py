@@ -7,16 +7,13 @@ it, which has the same context, catalog, views and settings but for those that o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engines.spark.frames import MOST_TUPLES
 from penstock.engines.spark.session import STREAMING
-from penstock.errors import EnvironmentProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from penstock.errors import InputError
 
 SETTINGS = {
     **STREAMING,
@@ -27,30 +24,42 @@ SETTINGS = {
 
 
 class Copied:
-    """A copy of a session for so many cores."""
+    """A copy of a session for so many cores: one of this process, or one of Spark Connect."""
 
     def __init__(self, spark: SparkSession, cores: int) -> None:
-        self.spark = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+        self.spark: Any = _copy_remote(spark) if _is_remote(spark) else _copy_local(spark)
         for name, value in SETTINGS.items():
             self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(cores))
 
     def move(self, frame: DataFrame) -> DataFrame:
         """The same DataFrame in this session."""
-        jvm = self.spark._jvm
-        assert jvm is not None
-        classic = jvm.org.apache.spark.sql.classic.Dataset
+        if _is_remote(self.spark):
+            return type(frame)(frame._plan, self.spark)
+        classic = self.spark._jvm.org.apache.spark.sql.classic.Dataset
         plan = frame._jdf.queryExecution().logical()
         return DataFrame(classic.ofRows(self.spark._jsparkSession, plan), self.spark)
 
 
-def session_of(frames: Iterable[DataFrame]) -> SparkSession:
-    """The session that the DataFrames are of."""
-    spark = next(iter(frames)).sparkSession
-    if not hasattr(spark, "_jsparkSession"):
-        raise EnvironmentProblem(
-            "pss.sql cannot run through Spark Connect, whose client cannot give a query settings "
-            "of its own",
-            "Run the program where the driver is, with spark-submit.",
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks the session's context runs at once."""
+    if _is_remote(spark):
+        raise InputError(
+            "Spark Connect does not tell how many cores there are",
+            "Pass a number: pss.sql(..., cores=4).",
         )
-    return spark
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return not hasattr(spark, "_jsparkSession")
+
+
+def _copy_local(spark: SparkSession) -> SparkSession:
+    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
+def _copy_remote(spark: SparkSession) -> SparkSession:
+    remote: Any = spark
+    copy: SparkSession = remote.cloneSession()
+    return copy

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.engines.shared.pipeline import can_share
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.columns import Source, spark_schema
-from penstock.engines.spark.dataframes.copied import Copied, session_of
+from penstock.engines.spark.dataframes.copied import Copied, parallelism
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import (
     MADE,
@@ -93,8 +93,8 @@ def sql(
                 f"{key} is {type(frame).__name__}, no DataFrame of Spark",
                 "Pass a DataFrame, streaming or static.",
             )
-    session = session_of(given.values())
-    cores = _cores(session.sparkContext.defaultParallelism if cores is None else cores)
+    session = next(iter(given.values())).sparkSession
+    cores = _cores(parallelism(session) if cores is None else cores)
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     sources = [Source(key, df.schema, not df.isStreaming, zone) for key, df in given.items()]
     wish = Wish(order_by, merge, _milliseconds(idle_timeout), letters)
@@ -134,7 +134,7 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
     )
     core_of = core_ids(copied.spark, cores)
     every = F.explode(F.array(*(F.lit(group) for group in core_of)))
-    packed = reduce(DataFrame.unionByName, packs).withColumn("core", every)
+    packed = reduce(_union, packs).withColumn("core", every)
     if job.bounded:
         run = Process(job, options, core_of)
         return packed.repartition(cores, "core").mapInArrow(run, MADE)
@@ -153,7 +153,11 @@ def _computed(
         frame.mapInArrow(Compute(job, number, schema), columns)
         for number, frame in enumerate(inputs)
     ]
-    return reduce(DataFrame.unionAll, parts)
+    return reduce(_union, parts)
+
+
+def _union(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionAll(other)
 
 
 def _count(kind: str) -> Any:
