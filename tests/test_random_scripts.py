@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -97,20 +97,10 @@ def run_on(
 
     ``settle`` is called after every piece and gives the engine to go on with.
     """
-    rows: dict[str, list[Any]] = {}
-    letters: dict[str, list[Any]] = {}
+    output = _Output()
 
     def collect() -> None:
-        for query in (*engine.dropped, *engine.queries.values()):
-            name = query.name
-            for result in query.drain():
-                columns = [physical_list(column) for column in result.batch.columns]
-                values = zip(*columns, strict=True)
-                rows.setdefault(name, []).extend(
-                    (position, tuple(map(plain, row)))
-                    for position, row in zip(result.positions.tolist(), values, strict=True)
-                )
-            letters.setdefault(name, []).extend(query.drain_letters())
+        output.collect((*engine.dropped, *engine.queries.values()))
 
     waiting = []
     events = as_events(steps, times)
@@ -129,15 +119,45 @@ def run_on(
     engine.feed(waiting)
     engine = settle(engine)
     collect()
-    late = {
-        n: sorted((x.position, x.stream) for x in found if x.kind == "late")
-        for n, found in letters.items()
-    }
-    dead = {
-        n: sorted((x.position, x.stream) for x in found if x.kind == "dead")
-        for n, found in letters.items()
-    }
-    return rows, late, dead
+    return output.found()
+
+
+def collected(handles: list[Any], first: int) -> tuple[dict[str, Any], ...]:
+    """What the handles have, as if the script that installed them had begun at position 0."""
+    output = _Output(first)
+    output.collect(handles)
+    return output.found()
+
+
+class _Output:
+    """Rows and letters by query; positions count from ``first``."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
+        self._rows: dict[str, list[Any]] = {}
+        self._letters: dict[str, list[Any]] = {}
+
+    def collect(self, queries: Iterable[Any]) -> None:
+        for query in queries:
+            rows = self._rows.setdefault(query.name, [])
+            for result in query.drain():
+                columns = [physical_list(column) for column in result.batch.columns]
+                values = zip(*columns, strict=True)
+                rows += [
+                    (position - self._first, tuple(map(plain, row)))
+                    for position, row in zip(result.positions.tolist(), values, strict=True)
+                ]
+            self._letters.setdefault(query.name, []).extend(query.drain_letters())
+
+    def found(self) -> tuple[dict[str, Any], ...]:
+        late, dead = (
+            {
+                name: sorted((x.position - self._first, x.stream) for x in found if x.kind == kind)
+                for name, found in self._letters.items()
+            }
+            for kind in ("late", "dead")
+        )
+        return self._rows, late, dead
 
 
 def plain(value: Any) -> Any:

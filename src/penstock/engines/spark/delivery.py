@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.engines.shared.query import Query, Result
+from penstock.engines.spark.batch import Batch, open_batch
+from penstock.engines.spark.progress import Progress
 from penstock.engines.spark.query import Placed
-from penstock.engines.spark.results import Counts, Delivery, MergedRows, Results, deliveries, merged
-from penstock.errors import PenstockError
+from penstock.engines.spark.results import Counts, Results
 
 
 @dataclass
@@ -35,32 +35,26 @@ class Deliveries:
         self._handles = handles
         self._cores = cores
         self._results = Results(folder)
-        self._moved = threading.Condition()
-        self._at = dict(self._results.at)
+        self.progress = Progress(cores, self._results.at)
         self._given: Counts = {}
         self._batches: list[_Batch] = []
         skip = {query: list(counts) for query, counts in self._results.skip.items()}
-        for number, batch in self._results.kept():
-            self._hand_over(number, batch, skip)
+        for number, table in self._results.kept():
+            self._hand_over(open_batch(number, table, cores), skip)
 
     @property
-    def position(self) -> int:
-        """Everything before it has been processed, by all cores."""
-        return min(self._at.values()) if len(self._at) == self._cores else 0
+    def batches(self) -> int:
+        """How many batches have come, over the whole life of the checkpoint."""
+        return self._results.last + 1
 
     def take(self, number: int, table: pa.Table) -> None:
         """Take a batch from Spark; one that has come before is known by its number."""
         if self._results.keep(number, table):
-            self._hand_over(number, deliveries(table), {})
-
-    def wait_for(self, position: int, seconds: float) -> bool:
-        """Wait until all cores are at ``position``; False if that takes longer."""
-        with self._moved:
-            return self._moved.wait_for(lambda: self.position >= position, seconds)
+            self._hand_over(open_batch(number, table, self._cores), {})
 
     def tidy(self) -> None:
         """Note what has been drained, and let go of batches that are wholly drained."""
-        with self._moved:
+        with self.progress.lock:
             taken = {number: self._taken(number) for number in self._given}
             while self._batches and _covers(taken, self._batches[0].given):
                 done = self._batches.pop(0)
@@ -74,37 +68,33 @@ class Deliveries:
                     known = taken.setdefault(number, [0, 0])
                     taken[number] = [known[0] + counts[0], known[1] + counts[1]]
             skip = {number: counts for number, counts in taken.items() if any(counts)}
-            self._results.drained(before, skip, self._at)
+            self._results.drained(before, skip, self.progress.at)
 
     def _taken(self, number: int) -> list[int]:
         """How many of the rows and letters it was given a handle has handed out."""
         query, given = self._handles[number], self._given[number]
         return [given[0] - query._waiting_rows, given[1] - query._waiting_letters]
 
-    def _hand_over(self, number: int, made: list[Delivery], skip: Counts) -> None:
-        batch = _Batch(number)
-        with self._moved:
+    def _hand_over(self, made: Batch, skip: Counts) -> None:
+        """Give each query its part; those that are forgotten (dropped, drained) get nothing."""
+        batch = _Batch(made.number)
+        with self.progress.lock:
             self._batches.append(batch)
-            rows: dict[int, list[MergedRows]] = {}
-            for delivery in made:
-                if delivery.kind == "done":
-                    self._at[delivery.core] = delivery.position
-                elif delivery.query not in self._handles:
+            for number in sorted({*made.rows, *made.letters, *made.failures}):
+                query = self._handles.get(number)
+                if query is None:
                     continue
-                elif delivery.kind == "rows":
-                    rows.setdefault(delivery.query, []).append(delivery.rows())
-                else:
-                    self._give(self._handles[delivery.query], delivery, batch, skip)
-            for query, parts in rows.items():
-                for result in self._merged(parts):
-                    self._give_rows(query, result, batch, skip)
-            self._moved.notify_all()
-
-    def _merged(self, parts: list[MergedRows]) -> Iterable[Result]:
-        """One core's rows are in order as they come."""
-        if self._cores == 1:
-            return [Result(part.batch, part.positions) for part in parts]
-        return merged(parts)
+                letters = made.letters.get(number, [])
+                if letters:
+                    gone = self._count(number, 1, len(letters), batch, skip)
+                    query._take_letters(letters[gone:])
+                for result in made.rows.get(number, []):
+                    self._give_rows(number, result, batch, skip)
+                query.failure = made.failures.get(number, query.failure)
+            for number, core, measures in made.measures:
+                if number in self._handles:
+                    self._handles[number].pipeline.told(core, measures)
+            self.progress.moved(made.at)
 
     def _give_rows(self, query: int, result: Result, batch: _Batch, skip: Counts) -> None:
         size = result.batch.num_rows
@@ -112,16 +102,6 @@ class Deliveries:
         if gone < size:
             left = Result(result.batch.slice(gone), result.positions[gone:])
             self._handles[query]._take_result(left)
-
-    def _give(self, query: Query[Placed], delivery: Delivery, batch: _Batch, skip: Counts) -> None:
-        if delivery.kind == "letters":
-            letters = delivery.letters()
-            gone = self._count(delivery.query, 1, len(letters), batch, skip)
-            query._take_letters(letters[gone:])
-        elif delivery.kind == "metrics":
-            query.pipeline.told(delivery.core, delivery.json())
-        elif delivery.kind == "failure":
-            query.failure = PenstockError(*delivery.json())
 
     def _count(self, query: int, kind: int, size: int, batch: _Batch, skip: Counts) -> int:
         """Note what is given and what is skipped; returns how much is skipped."""

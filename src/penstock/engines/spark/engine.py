@@ -7,24 +7,27 @@ as the cores keep, so the cores never meet one that they must refuse.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.engines.shared.pieces import Event, Piece, pieces
+from penstock.engines.shared.pieces import Event, pieces
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.statements import run_statements
+from penstock.engines.spark.batch import Batch
 from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.delivery import Deliveries
 from penstock.engines.spark.distribution import describe
 from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import HostOptions
+from penstock.engines.spark.keeping import Keeping
 from penstock.engines.spark.query import Placed
 from penstock.engines.spark.registry import Recorder
 from penstock.engines.spark.resident import Resident
@@ -62,6 +65,10 @@ class Engine:
         How many tasks share the work.
     rows_per_trigger
         How many tuples one micro-batch takes at most.
+    backlog_rows
+        How far the log may be ahead of the cores; when it is further, ``push`` waits for them.
+    keep_results
+        True leaves the results in files for :meth:`made`, and gives the handles none.
     batch_rows, buffer_rows, push_timeout, compile_predicates, windows_required, order_column
         As in the embedded engine.
     """
@@ -74,6 +81,8 @@ class Engine:
         checkpoint: str | Path | None = None,
         cores: int = 1,
         rows_per_trigger: int = 1_048_576,
+        backlog_rows: int = 8_388_608,
+        keep_results: bool = False,
         batch_rows: int = 65_536,
         buffer_rows: int = 1_048_576,
         push_timeout: float = 30.0,
@@ -84,6 +93,7 @@ class Engine:
         limits = {
             "cores": cores,
             "rows_per_trigger": rows_per_trigger,
+            "backlog_rows": backlog_rows,
             "batch_rows": batch_rows,
             "buffer_rows": buffer_rows,
         }
@@ -94,6 +104,7 @@ class Engine:
             raise InputError(f"push_timeout is {push_timeout}", "It must be 0 or more seconds.")
         self.cores = cores
         self.rows_per_trigger = rows_per_trigger
+        self.backlog_rows = backlog_rows
         self.batch_rows = batch_rows
         self.buffer_rows = buffer_rows
         self.push_timeout = push_timeout
@@ -105,7 +116,13 @@ class Engine:
         )
         self._recorder = Recorder(self, self._registry, self._checkpoint, buffer_rows)
         self._recorder.recover()
-        self._deliveries = Deliveries(self._checkpoint.results, self._recorder.handles, cores)
+        folder = self._checkpoint.results
+        self._deliveries: Deliveries | Keeping = (
+            Keeping(folder, cores)
+            if keep_results
+            else Deliveries(folder, self._recorder.handles, cores)
+        )
+        self._progress = self._deliveries.progress
         options = HostOptions(
             self._checkpoint.id,
             cores,
@@ -184,6 +201,21 @@ class Engine:
     def run_id(self) -> str:
         """Spark's name for the run of the query; the same as long as this engine is open."""
         return self._resident.run_id
+
+    @property
+    def progress(self) -> int:
+        """Everything before this position has been processed."""
+        return self._progress.position
+
+    @property
+    def batches(self) -> int:
+        """How many micro-batches there have been, over the whole life of the checkpoint."""
+        return self._deliveries.batches
+
+    @property
+    def spark_version(self) -> str:
+        """The version of Spark that the engine runs on."""
+        return str(self._session.spark.version)
 
     # -- statements -------------------------------------------------------------------------
 
@@ -264,49 +296,87 @@ class Engine:
 
         One that is refused is not in the log, nor is anything after it; what came before it is.
         """
+        taken = 0
         with self._lock:
             self._check_alive()
             frames: list[Frame] = []
             try:
                 for piece in pieces(events, min(self.batch_rows, self.rows_per_trigger)):
-                    self._wait_for_room(piece)
+                    if piece.instruction is None:
+                        self._wait_for_drain(taken)
+                        self._wait_for_cores(taken, len(frames))
                     frames.extend(self._recorder.record(piece))
+                    taken += piece.records
                     if sum(frame.count for frame in frames) >= self.rows_per_trigger:
                         self._recorder.append(frames)
                         frames = []
             finally:
                 self._recorder.append(frames)
 
-    def _wait_for_room(self, piece: Piece) -> None:
+    def _wait_for_drain(self, taken: int) -> None:
         """Wait while a query holds more than its buffer; it is an error if nobody drains it."""
-        if piece.instruction is not None:
-            return
         for query in self._registry.queries.values():
             if query._is_full() and not query._wait_for_room(self.push_timeout):
                 raise BufferFull(
                     f"query {query.name!r} holds {query._waiting_rows} rows and "
                     f"{query._waiting_letters} letters that nobody has drained in "
-                    f"{self.push_timeout:g} seconds",
+                    f"{self.push_timeout:g} seconds; {taken} tuples of this push were taken",
                     f"Call rows(), late() and dead_letters() of {query.name!r}, then push the "
                     "rest; or connect with a larger buffer_rows or push_timeout.",
-                    0,
+                    taken,
                 )
+
+    def _wait_for_cores(self, taken: int, unwritten: int) -> None:
+        """Wait while the log is too far ahead of the cores.
+
+        What is not written yet the cores cannot take, so nobody waits for that.
+        """
+        enough = self.position - self.backlog_rows
+        if unwritten or self._wait(enough, self.push_timeout):
+            return
+        raise BufferFull(
+            f"the cores are at position {self._progress.position} and the log at {self.position}, "
+            f"after {self.push_timeout:g} seconds; {taken} tuples of this push were taken",
+            "Push the rest more slowly, or connect with more cores, a larger backlog_rows or a "
+            "larger push_timeout.",
+            taken,
+        )
+
+    def _wait(self, position: int, seconds: float | None) -> bool:
+        """Wait until the cores are at ``position``; False if that takes longer."""
+        until = time.monotonic() + (math.inf if seconds is None else seconds)
+        while not self._progress.wait_for(position, min(_LOOK_AGAIN, until - time.monotonic())):
+            self._check_alive()
+            if time.monotonic() >= until:
+                return False
+        return True
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until everything that was pushed has been processed and its rows can be drained."""
-        until = None if timeout is None else time.monotonic() + timeout
         position = self.position
-        while not self._deliveries.wait_for(position, _LOOK_AGAIN):
-            self._check_alive()
-            if until is not None and time.monotonic() > until:
-                raise EngineFailure(
-                    f"after {timeout:g} seconds the cores are at position "
-                    f"{self._deliveries.position} of {position}",
-                    "Wait longer, or push less at a time.",
-                )
+        if not self._wait(position, timeout):
+            raise EngineFailure(
+                f"after {timeout:g} seconds the cores are at position "
+                f"{self._progress.position} of {position}",
+                "Wait longer, or push less at a time.",
+            )
         failures = [q.failure for q in self._registry.queries.values() if q.failure is not None]
         if failures:
             raise failures[0]
+
+    def made(self, since: int = 0) -> Iterator[Batch]:
+        """The micro-batches from number ``since`` on that have come by now: see keep_results."""
+        if not isinstance(self._deliveries, Keeping):
+            raise InputError(
+                "this engine hands its results to the handles of its queries",
+                "Use their rows(), or connect with keep_results=True.",
+            )
+        return self._deliveries.opened(since)
+
+    def forget(self, before: int) -> None:
+        """Delete the micro-batches below number ``before``: nobody will ask :meth:`made` again."""
+        if isinstance(self._deliveries, Keeping):
+            self._deliveries.forget(before)
 
     def _go_on(self) -> None:
         """Somebody has drained a query."""

@@ -90,6 +90,7 @@ class HostedQuery:
         self.here = placement.here
         self._writes_letters = placement.writes_letters
         self.failure: PenstockError | None = None
+        self.failed_at = 0
         self.undrained = 0
         self.counts: dict[str, int] = {"rows_out": 0, "late": 0, "dead": 0}
         self.tuples_in: dict[str, int] = {}
@@ -182,17 +183,20 @@ class Host:
     def process(self, events: Iterable[Event | Instruction]) -> Iterator[Output]:
         """Process events from the next position on; yields what the queries make."""
         for piece in pieces(events, self._options.batch_rows):
+            start = self.position
             try:
                 for _ in self._processing.execute(piece):
                     pass  # a hosted query is never full
             except PenstockError as error:
-                yield from self._failures(error)
+                self._fail(error, start)
             for query in self._all.values():
                 made, query.made = query.made, []
                 yield from made
         for query in self._registry.queries.values():
             if not query.here:
                 continue
+            if query.failure is not None:
+                yield _failure(query, query.failure)
             text = json.dumps(query.measures()).encode()
             yield Output("metrics", query.number, self.position, 0, "", text)
         yield Output("done", -1, self.position, 0, "", b"")
@@ -210,13 +214,14 @@ class Host:
             expected += frame.count
             yield unpack(frame)
 
-    def _failures(self, error: PenstockError) -> Iterator[Output]:
+    def _fail(self, error: PenstockError, position: int) -> None:
+        """Note where the queries that have just failed stopped; an error of no query is raised."""
         failed = [query for query in self._all.values() if query.failure is error]
         if not failed:
             raise error
-        for query in failed:
-            text = json.dumps([error.what, error.remedy]).encode()
-            yield Output("failure", query.number, self.position, 0, "", text)
+        for query in self._all.values():
+            if query.failure is not None and not query.failed_at:
+                query.failed_at = position
 
     # -- state ------------------------------------------------------------------------------
 
@@ -264,6 +269,14 @@ class Host:
         self._processing.ignored_punctuations = saved["ignored"]
 
 
+def _failure(query: HostedQuery, error: PenstockError) -> Output:
+    """Said again in every batch: other cores may go on with their share of the query, and the
+    driver must know, after a restart too, that rows from this position on are not whole.
+    """
+    text = json.dumps([error.what, error.remedy]).encode()
+    return Output("failure", query.number, query.failed_at, 0, "", text)
+
+
 def _save_query(query: HostedQuery, store: StateStore) -> dict[str, Any]:
     blocks = {}
     if query.failure is None:
@@ -275,6 +288,7 @@ def _save_query(query: HostedQuery, store: StateStore) -> dict[str, Any]:
         "counts": query.counts,
         "tuples_in": query.tuples_in,
         "failure": None if failure is None else [failure.what, failure.remedy],
+        "failed_at": query.failed_at,
         "blocks": blocks,
     }
 
@@ -283,6 +297,7 @@ def _load_query(query: HostedQuery, saved: dict[str, Any], chunks: Mapping[str, 
     query.counts, query.tuples_in = saved["counts"], saved["tuples_in"]
     if saved["failure"] is not None:
         query.failure = PenstockError(*saved["failure"])
+        query.failed_at = saved["failed_at"]
         return
     for number, block in query.pipeline.blocks.items():
         kept = query.chunks[number] = BlockChunks(f"{query.number}/{number}")

@@ -97,11 +97,11 @@ class Results:
         self.last = number
         return True
 
-    def kept(self) -> Iterator[tuple[int, list[Delivery]]]:
-        """The batches there are, oldest first."""
+    def kept(self, since: int = 0) -> Iterator[tuple[int, pa.Table]]:
+        """The batches there are from ``since`` on, oldest first, one at a time in memory."""
         for number in self._numbers():
-            if number >= self._from:
-                yield number, deliveries(from_ipc(self._path(number).read_bytes()))
+            if number >= max(since, self._from):
+                yield number, from_ipc(self._path(number).read_bytes())
 
     def drained(self, before: int, skip: Counts, at: dict[int, int]) -> None:
         """Batches below ``before`` are needed no more, and of the others ``skip`` is drained."""
