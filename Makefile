@@ -71,7 +71,7 @@ check-doctests: $(READY)
 
 check-tests: $(READY)
 	@$(SAY) "tests (pytest -n $(JOBS))"
-	@$(BIN)/pytest -n $(JOBS) --quiet --hypothesis-profile=ci | tee .venv/tests.log
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --quiet --hypothesis-profile=ci | tee .venv/tests.log
 
 lint: check-format check-lint check-types check-imports
 

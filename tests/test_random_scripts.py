@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -83,21 +83,24 @@ def on_oracle(steps: list[Step], times: Times = INT64) -> tuple[dict[str, Any], 
 def on_engine(
     steps: list[Step], sizes: list[int], times: Times = INT64, **options: Any
 ) -> tuple[dict[str, Any], ...]:
-    engine = Engine(**options)
-    rows: dict[str, list[Any]] = {}
-    letters: dict[str, list[Any]] = {}
+    return run_on(Engine(**options), steps, sizes, times)
+
+
+def run_on(
+    engine: Any,
+    steps: list[Step],
+    sizes: list[int],
+    times: Times = INT64,
+    settle: Callable[[Any], Any] = lambda engine: engine,
+) -> tuple[dict[str, Any], ...]:
+    """What an engine makes of a script that it is fed in pieces of these sizes.
+
+    ``settle`` is called after every piece and gives the engine to go on with.
+    """
+    output = _Output()
 
     def collect() -> None:
-        for query in (*engine.dropped, *engine.queries.values()):
-            name = query.name
-            for result in query.drain():
-                columns = [physical_list(column) for column in result.batch.columns]
-                values = zip(*columns, strict=True)
-                rows.setdefault(name, []).extend(
-                    (position, tuple(map(plain, row)))
-                    for position, row in zip(result.positions.tolist(), values, strict=True)
-                )
-            letters.setdefault(name, []).extend(query.drain_letters())
+        output.collect((*engine.dropped, *engine.queries.values()))
 
     waiting = []
     events = as_events(steps, times)
@@ -111,18 +114,50 @@ def on_engine(
         if len(waiting) >= sizes[number % len(sizes)]:
             engine.feed(waiting)
             waiting = []
+            engine = settle(engine)
             collect()
     engine.feed(waiting)
+    engine = settle(engine)
     collect()
-    late = {
-        n: sorted((x.position, x.stream) for x in found if x.kind == "late")
-        for n, found in letters.items()
-    }
-    dead = {
-        n: sorted((x.position, x.stream) for x in found if x.kind == "dead")
-        for n, found in letters.items()
-    }
-    return rows, late, dead
+    return output.found()
+
+
+def collected(handles: list[Any], first: int) -> tuple[dict[str, Any], ...]:
+    """What the handles have, as if the script that installed them had begun at position 0."""
+    output = _Output(first)
+    output.collect(handles)
+    return output.found()
+
+
+class _Output:
+    """Rows and letters by query; positions count from ``first``."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
+        self._rows: dict[str, list[Any]] = {}
+        self._letters: dict[str, list[Any]] = {}
+
+    def collect(self, queries: Iterable[Any]) -> None:
+        for query in queries:
+            rows = self._rows.setdefault(query.name, [])
+            for result in query.drain():
+                columns = [physical_list(column) for column in result.batch.columns]
+                values = zip(*columns, strict=True)
+                rows += [
+                    (position - self._first, tuple(map(plain, row)))
+                    for position, row in zip(result.positions.tolist(), values, strict=True)
+                ]
+            self._letters.setdefault(query.name, []).extend(query.drain_letters())
+
+    def found(self) -> tuple[dict[str, Any], ...]:
+        late, dead = (
+            {
+                name: sorted((x.position - self._first, x.stream) for x in found if x.kind == kind)
+                for name, found in self._letters.items()
+            }
+            for kind in ("late", "dead")
+        )
+        return self._rows, late, dead
 
 
 def plain(value: Any) -> Any:
@@ -132,9 +167,15 @@ def plain(value: Any) -> Any:
 
 
 def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options: Any) -> None:
+    check(steps, on_oracle(steps, times), on_engine(steps, sizes, times, **options))
+
+
+def check(
+    steps: list[Step], expected: tuple[dict[str, Any], ...], found: tuple[dict[str, Any], ...]
+) -> None:
+    """The rows, late tuples and dead letters that came are those expected."""
     for step in steps:
         note(f"{step.verb} {step.subject} {step.value}")
-    expected, found = on_oracle(steps, times), on_engine(steps, sizes, times, **options)
     derived = {step.subject for step in steps if step.verb == "derive"}
     for what, wanted, got in zip(("rows", "late", "dead"), expected, found, strict=True):
         for name in wanted.keys() - (derived if what == "rows" else set()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import penstock.sql  # noqa: F401  first, or importing it later would hide the function sql
 from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, SqlError, StateError
@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from penstock.engines.local.engine import Engine
+    from penstock.engines.spark.engine import Engine as SparkEngine
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,16 +31,34 @@ __all__ = [
 ]
 
 
-def connect(engine: str = "local", **options: Any) -> Engine:
-    """Start an engine. ``options`` are those of :class:`penstock.engines.local.engine.Engine`."""
-    if engine != "local":
-        raise InputError(
-            f"unknown engine {engine!r}", "Write ps.connect('local'); it is the only engine yet."
-        )
-    from penstock.engines.local.engine import Engine
+@overload
+def connect(engine: Literal["local"] = "local", **options: Any) -> Engine: ...
+@overload
+def connect(engine: Literal["spark"] | SparkSession, **options: Any) -> SparkEngine: ...
+@overload
+def connect(engine: str, **options: Any) -> Any: ...
 
-    _check_options(options)
-    return Engine(**options)
+
+def connect(engine: Any = "local", **options: Any) -> Any:
+    """Start an engine: ``"local"``, ``"spark"``, or the SparkSession to run in.
+
+    ``options`` are those of :class:`penstock.engines.local.engine.Engine` or
+    :class:`penstock.engines.spark.engine.Engine`.
+    """
+    if engine == "local":
+        from penstock.engines.local.engine import Engine
+
+        _check_options(Engine, options)
+        return Engine(**options)
+    if engine != "spark" and not hasattr(engine, "sparkContext"):
+        raise InputError(
+            f"unknown engine {engine!r}",
+            "Write ps.connect('local'), ps.connect('spark'), or pass a SparkSession.",
+        )
+    from penstock.engines.spark.engine import Engine as SparkEngine
+
+    _check_options(SparkEngine, options)
+    return SparkEngine(None if engine == "spark" else engine, **options)
 
 
 def restore(path: str | Path, **options: Any) -> Engine:
@@ -48,19 +68,18 @@ def restore(path: str | Path, **options: Any) -> Engine:
     """
     from pathlib import Path
 
+    from penstock.engines.local.engine import Engine
     from penstock.engines.local.state import restore as restore_from
 
-    _check_options(options)
+    _check_options(Engine, options)
     return restore_from(Path(path), **options)
 
 
-def _check_options(options: dict[str, Any]) -> None:
+def _check_options(engine: type[Any], options: dict[str, Any]) -> None:
     """Refuse what is no option of an engine."""
     from inspect import signature
 
-    from penstock.engines.local.engine import Engine
-
-    known = list(signature(Engine).parameters)
+    known = [name for name in signature(engine).parameters if name != "session"]
     for option in options:
         if option not in known:
             raise InputError(

@@ -91,3 +91,11 @@ class MemoryLimit(PenstockError):
 
 class StateError(PenstockError):
     """A saved state that cannot be restored."""
+
+
+class EnvironmentProblem(PenstockError):
+    """Something that the machine or the session must have is not there: Java, a kind of session."""
+
+
+class EngineFailure(PenstockError):
+    """The engine has stopped by itself; what it had taken is safe in its log."""

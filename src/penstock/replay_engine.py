@@ -12,10 +12,11 @@ from penstock.streams.literals import format_rows
 
 
 class EngineTarget:
-    """An engine by name, open while the context is."""
+    """An engine, open while the context is: by name, or one that is open anyway."""
 
-    def __init__(self, engine: str) -> None:
-        self._engine: Any = penstock.connect(engine)
+    def __init__(self, engine: Any) -> None:
+        self._is_open_anyway = not isinstance(engine, str)
+        self._engine: Any = engine if self._is_open_anyway else penstock.connect(engine)
         self._queries: dict[str, Any] = {}
 
     @property
@@ -29,6 +30,7 @@ class EngineTarget:
             self._queries = dict(self._engine.queries)
 
     def outputs(self) -> list[Output]:
+        self._engine.wait()
         found: list[Output] = []
         for name, query in self._queries.items():
             for result in query.drain():
@@ -50,4 +52,7 @@ class EngineTarget:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._engine.close()
+        if self._is_open_anyway:
+            self._engine.reset()
+        else:
+            self._engine.close()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -38,7 +38,8 @@ from penstock.streams.tables import counted
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
-    from penstock.engines.local.query import Letter, Query
+    from penstock.engines.shared.query import Query
+    from penstock.engines.shared.running import Letter
 
 BATCH_ROWS = 65_536
 KEPT_LETTERS = 10
@@ -91,7 +92,7 @@ class Run:
     """A query that is installed and has its sources, ready to be executed."""
 
     engine: Engine
-    query: Query
+    query: Query[Any]
     sources: list[Source]
     order_by: str | None
     summary: Summary
@@ -170,7 +171,7 @@ class Installed:
     """
 
     engine: Engine
-    query: Query
+    query: Query[Any]
     sources: dict[str, Source]
     start_again: Callable[[], Engine]
 
@@ -199,7 +200,7 @@ def install(
     sources = _open_sources(streams, declared)
 
     def start() -> Engine:
-        started = penstock.connect(
+        started: Engine = penstock.connect(
             engine,
             # More than any event has, so that an event is taken whole or not at all.
             batch_rows=max(1 << 20, BATCH_ROWS * (len(streams) + 1)),

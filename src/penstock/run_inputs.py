@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError
 from penstock.program.blocks import JoinStreams, SetWindow
@@ -14,7 +14,7 @@ from penstock.streams.windows import Range, Unbounded
 
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
-    from penstock.engines.local.query import Query
+    from penstock.engines.shared.query import Query
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ PYTHON = Wording(
 )
 
 
-def streams_read(engine: Engine, query: Query) -> Iterator[str]:
+def streams_read(engine: Engine, query: Query[Any]) -> Iterator[str]:
     """The streams with tuples of their own that a query reads, in the order of its text."""
     seen: set[str] = set()
     waiting = [query]
     while waiting:
         current = waiting.pop(0)
-        derived: list[Query] = []
+        derived: list[Query[Any]] = []
         for scan in current.program.scans:
             name = scan.stream.name
             if name.lower() in seen:
@@ -58,7 +58,7 @@ def streams_read(engine: Engine, query: Query) -> Iterator[str]:
 
 
 def check_unordered(
-    engine: Engine, query: Query, streams: Sequence[Stream], wording: Wording
+    engine: Engine, query: Query[Any], streams: Sequence[Stream], wording: Wording
 ) -> None:
     """Streams that are read one after another have no arrival order that a window could mean."""
     derived = [other.program for other in engine.queries.values() if other.derived]
@@ -91,7 +91,7 @@ def _orders(streams: Sequence[Stream], column: str) -> bool:
     return True
 
 
-def silent(query: Query, order_by: str | None) -> set[str]:
+def silent(query: Query[Any], order_by: str | None) -> set[str]:
     """The streams that would promise nothing by themselves, beside a time window that waits for it.
 
     A count window has no punctuator of its own. Its stream is sorted by the order column, so the
@@ -113,7 +113,7 @@ def silent(query: Query, order_by: str | None) -> set[str]:
     }
 
 
-def first_kernel(query: Query) -> str | None:
+def first_kernel(query: Query[Any]) -> str | None:
     """The kernel of the query's join, or of the first of them."""
     joins = [i for i in query.program.instructions if isinstance(i, JoinStreams)]
     return joins[0].kernel if joins else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError
+from penstock.errors import InputError, PenstockError
 from penstock.expectations import Output
 from penstock.oracle.oracle import Oracle
-from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
+from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.replay import Event, Replay, Target
 from penstock.streams.literals import format_value
 from penstock.streams.script import parse_script
@@ -25,9 +26,11 @@ class ReplayResult:
 
 
 def replay_text(
-    script: str, engine: str = "local", batch: int = 1, order: str | None = None
+    script: str, engine: Any = "local", batch: int = 1, order: str | None = None
 ) -> ReplayResult:
     """Run a script on an engine, ``batch`` events at a time.
+
+    ``engine`` is the name of one, or one that is open and has no streams; it has none afterwards.
 
     >>> replay_text('''
     ... stream R (x int32)
@@ -81,6 +84,8 @@ class OracleTarget:
                 self._oracle.change(event.query, event.text)
             elif isinstance(event, Drop):
                 self._oracle.drop(event.query)
+            elif isinstance(event, Reset):
+                raise InputError("the oracle cannot be reset", "Start another one.")
             else:
                 self._oracle.feed([event])
 

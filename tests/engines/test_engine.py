@@ -451,8 +451,9 @@ def test_events_that_do_not_fit_their_stream_are_refused(engine: Engine) -> None
 
 
 def test_an_engine_is_connected_with_sense() -> None:
-    assert refusal(lambda: ps.connect("spark")) == (
-        "unknown engine 'spark'\nWrite ps.connect('local'); it is the only engine yet."
+    assert refusal(lambda: ps.connect("steam")) == (
+        "unknown engine 'steam'\nWrite ps.connect('local'), ps.connect('spark'), or pass a "
+        "SparkSession."
     )
     assert refusal(lambda: ps.connect("local", batch_rows=0)) == (
         "batch_rows is 0\nIt must be 1 or more."

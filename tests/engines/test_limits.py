@@ -15,9 +15,9 @@ from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import as_events, on_oracle
 
 import penstock as ps
-from penstock.engines.local import query as query_module
 from penstock.engines.local.engine import Engine
-from penstock.engines.local.query import Query
+from penstock.engines.shared import query as query_module
+from penstock.engines.shared.query import Query
 from penstock.errors import BufferFull, MemoryLimit
 
 CROSS = "SELECT r.x, s.x AS y FROM R [ROWS {rows}] AS r JOIN S [ROWS {rows}] AS s ON TRUE"

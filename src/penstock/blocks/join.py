@@ -27,7 +27,7 @@ from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.matcher import Matcher, Probes
 from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
-from penstock.blocks.run import Control, Ended, Promise, Run
+from penstock.blocks.run import Control, Ended, Promise, Run, Share
 from penstock.blocks.state import BlockState
 from penstock.kernels.merging import merge_pairs, three
 from penstock.kernels.vector import Failures
@@ -56,10 +56,20 @@ NOTHING = _Found(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 class JoinBlock:
-    """Two windows and a predicate. Takes a run of each side and yields runs of pairs."""
+    """Two windows and a predicate. Takes a run of each side and yields runs of pairs.
+
+    With a ``share`` it is one of several cores (SplitJoin, Najafi 2019 §5.1): each takes every
+    tuple and probes with it, and one of them, told by the tuple's number, stores it for others to
+    find. So each pair is found once, in the core of its earlier tuple. Inner joins alone: nobody
+    knows of a tuple that it found no partner in any core.
+    """
 
     def __init__(
-        self, instruction: JoinStreams, streams: tuple[str, str], compile_predicates: bool
+        self,
+        instruction: JoinStreams,
+        streams: tuple[str, str],
+        compile_predicates: bool,
+        share: Share | None = None,
     ) -> None:
         self.failures = Failures()
         self.kind = instruction.kind
@@ -69,6 +79,7 @@ class JoinBlock:
             JoinSide(i, instruction.schemas[i], self.clock, self.failures) for i in (0, 1)
         )
         self.sides = (left, right)
+        self._share = left.share = right.share = share
         left.track(self.kind in LEFT_KEPT | {"semi"}, self.kind in LEFT_KEPT)
         right.track(self.kind in RIGHT_KEPT, self.kind in RIGHT_KEPT)
         self.matcher = Matcher(self.sides, self.failures, compile_predicates)
@@ -254,7 +265,8 @@ class JoinBlock:
                 self._step *= 2
             found = self._with_unmatched(self._mark(found), gone, start, stop)
             if len(found.left):
-                yield self._output(found, ranks.position_of)
+                run = self._output(found, ranks.position_of)
+                yield run if self._share is None else replace(run, ties=_ties(found, ranks))
             start = stop
 
     def _match(
@@ -376,6 +388,15 @@ class JoinBlock:
         for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
             value = tick_to_physical(side, tick)
             yield Promise(int(ranks.position_of[event]), column, value, side.index)
+
+
+def _ties(found: _Found, ranks: Ranks) -> Indices:
+    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
+    is_right = np.zeros(ranks.count, np.int64)
+    is_right[ranks.tuples[1]] = 1
+    by_right = is_right[found.ranks]
+    ties: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
+    return ties
 
 
 def _standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.blocks.buffer import Buffer
 from penstock.blocks.punctuator import Clock, Punctuator, Ticks
 from penstock.blocks.row_store import RowStore
+from penstock.blocks.run import Share
 from penstock.blocks.state import BlockState
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.entry_index import EntryIndex
@@ -70,6 +71,12 @@ class Keyed:
     values: list[npt.NDArray[Any]]
     valid: list[Mask | None]
 
+    def only(self, picked: Indices) -> Keyed:
+        """Those of the tuples that are at these indices."""
+        passed = None if self.passed is None else self.passed[picked]
+        valid = [None if mask is None else mask[picked] for mask in self.valid]
+        return Keyed(passed, [values[picked] for values in self.values], valid)
+
 
 WORTH_PACKING = 4096
 NO_NUMBERS = np.empty(0, np.int64)
@@ -87,6 +94,9 @@ class JoinSide:
         self.time: TimeAttribute | None = None
         self.ended = False
         self.in_order = True
+        self.numbering = 0
+        self.share: Share | None = None
+        self.origin: Buffer | None = None
         self.newest = 0
         self.entry_index: EntryIndex | None = None
         self.dropped: Indices = np.zeros(1, np.int64)
@@ -151,7 +161,7 @@ class JoinSide:
         self.filter = condition
         self.entry_index = index
         self.dropped[0] = 0
-        self.seqs = None if condition == TRUE else Buffer(np.dtype(np.int64))
+        self.seqs = None if condition == TRUE and self.share is None else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key) for key in keys]
         seq = self.rows.first
         counted = self._failures.count
@@ -202,11 +212,16 @@ class JoinSide:
             self.matched.append(np.zeros(count, np.bool_))
         if self.arrived is not None:
             self.arrived.append(arrived)
+        if self.origin is not None:
+            self.origin.append(np.arange(first, first + count))
         self._store(keyed, first, count)
 
     def _store(self, keyed: Keyed, first: int, count: int) -> None:
         if self.seqs is not None:
             passed = keyed.passed if keyed.passed is not None else np.arange(count, dtype=np.int64)
+            if self.share is not None:
+                mine = np.flatnonzero(self._owned(self.share)[passed + (first - self.rows.first)])
+                keyed, passed = keyed.only(mine), passed[mine]
             self.seqs.append(passed + first)
         for column, values, valid in zip(self.columns, keyed.values, keyed.valid, strict=True):
             if valid is not None and column.valid is None:
@@ -219,6 +234,12 @@ class JoinSide:
                 known = values if valid is None else values[valid]
                 if len(known):
                     column.widen(int(known.min()), int(known.max()))
+
+    def _owned(self, share: Share) -> Mask:
+        """Which tuples of the window are this core's, by the numbers they arrived with."""
+        if self.origin is not None:
+            return share.owns(self.origin.view())
+        return share.owns(np.arange(self.rows.first, self.rows.next))
 
     # -- what a probe may see ---------------------------------------------------------------
 
@@ -285,20 +306,24 @@ class JoinSide:
 
     def pack(self) -> None:
         """Keep the live tuples alone, under new sequence numbers; their keys must be set anew."""
+        self.numbering += 1
         live = np.flatnonzero(self.expiry.view() != self.clock.lowest)
         seqs = live + self.rows.first
+        if self.share is not None and self.origin is None:
+            self.origin = Buffer(np.dtype(np.int64))
+            self.origin.replace(np.arange(self.rows.first, self.rows.next))
         packed = RowStore(self.rows.schema)
         packed.start_at(self.rows.next - len(live))
         packed.append(self.rows.take(seqs, range(len(self.rows.schema))))
         self.rows = packed
-        for column in (self.times, self.expiry, self.matched, self.arrived):
+        for column in (self.times, self.expiry, self.matched, self.arrived, self.origin):
             if column is not None:
                 column.replace(column.view()[live])
         times = self.times.view()
         self.in_order = bool((times[1:] >= times[:-1]).all())
 
     def _drop(self, first: int, count: int) -> None:
-        for column in (self.times, self.expiry, self.matched, self.arrived):
+        for column in (self.times, self.expiry, self.matched, self.arrived, self.origin):
             if column is not None and len(column):
                 column.drop(count)
         dropped = count
@@ -328,6 +353,7 @@ class JoinSide:
             "expiry": self.expiry,
             "matched": self.matched,
             "arrived": self.arrived,
+            "origin": self.origin,
         }
         return {name: buffer for name, buffer in named.items() if buffer is not None}
 
@@ -337,10 +363,13 @@ class JoinSide:
         state.rows[name] = (self.rows.schema, self.rows.batches())
         for key, buffer in self._kept_columns().items():
             state.columns[f"{name}.{key}"] = buffer.view().copy()
+        if self.share is not None:
+            state.columns[f"{name}.own"] = self._owned(self.share)
         state.values[name] = {
             "first": self.rows.first,
             "ended": self.ended,
             "in_order": self.in_order,
+            "numbering": self.numbering,
             "seen": self.punctuator.seen,
             "promise": self.punctuator.promise,
             "has_source": self.punctuator.has_source,
@@ -359,9 +388,12 @@ class JoinSide:
         self.rows.start_at(saved["first"])
         for batch in state.rows[name][1]:
             self.rows.append(batch)
+        if f"{name}.origin" in state.columns:
+            self.origin = Buffer(np.dtype(np.int64))
         for key, buffer in self._kept_columns().items():
             buffer.replace(state.columns[f"{name}.{key}"])
         self.ended, self.in_order = saved["ended"], saved["in_order"]
+        self.numbering = saved.get("numbering", 0)
         self.punctuator.seen = saved["seen"]
         self.punctuator.promise = saved["promise"]
         self.punctuator.has_source = saved["has_source"]

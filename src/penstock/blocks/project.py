@@ -34,7 +34,7 @@ class ProjectBlock:
         arrays = [self._array(output.expression, run) for output in self._columns]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         controls = tuple(made for control in run.controls for made in self._control(control))
-        return Run((batch,), run.positions, controls, run.letters)
+        return Run((batch,), run.positions, controls, run.letters, run.ties)
 
     def save(self) -> BlockState:
         """What it has counted; it remembers nothing else."""

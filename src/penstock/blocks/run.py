@@ -49,6 +49,19 @@ class Letters:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The part of a block's work that one of ``cores`` blocks does, the ``core``-th of them."""
+
+    core: int
+    cores: int
+
+    def owns(self, numbers: Positions) -> npt.NDArray[np.bool_]:
+        """Which of the tuples with these numbers this core stores; every other core skips them."""
+        owned: npt.NDArray[np.bool_] = numbers % self.cores == self.core
+        return owned
+
+
+@dataclass(frozen=True)
 class Run:
     """Rows in arrival order, with what happened between them.
 
@@ -63,12 +76,16 @@ class Run:
         Promises and the end, by position. At one position they come after the rows.
     letters
         Tuples that a block before this one could not take.
+    ties
+        Where several blocks share the work of one: what orders the rows of one position among all
+        of them. None where a block has its work for itself.
     """
 
     inputs: tuple[pa.RecordBatch, ...]
     positions: Positions
     controls: tuple[Control, ...] = ()
     letters: tuple[Letters, ...] = field(default=())
+    ties: Positions | None = None
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -41,7 +41,8 @@ class SelectBlock:
         # Taking by index is several times faster than filtering by a mask that cuts often.
         passed = np.flatnonzero(mask)
         kept = tuple(take(batch, passed) for batch in run.inputs)
-        return replace(run, inputs=kept, positions=run.positions.take(passed))
+        ties = None if run.ties is None else run.ties.take(passed)
+        return replace(run, inputs=kept, positions=run.positions.take(passed), ties=ties)
 
     def save(self) -> BlockState:
         """What it has counted; it remembers nothing else."""

@@ -55,4 +55,9 @@ class Drop:
     query: str
 
 
-Instruction = CreateStream | Derive | Install | Change | Drop
+@dataclass(frozen=True)
+class Reset:
+    """Forget every query and every stream, and emit nothing. Positions go on."""
+
+
+Instruction = CreateStream | Derive | Install | Change | Drop | Reset

@@ -310,7 +310,15 @@ def range_window(side: Side, column: int, clock: Clock) -> Range:
             )
         found.append(clock.ticks(needed))
     text = " ".join(side.text(side.clause.at).split()) if side.clause is not None else ""
-    return Range(found[0], found[1] if len(found) > 1 else None, text)
+    return Range(found[0], found[1] if len(found) > 1 else stream_slack(side, column, clock), text)
+
+
+def stream_slack(side: Side, column: int, clock: Clock) -> int | float | None:
+    """The slack that the stream itself has, in ticks: never less than it says."""
+    stream = side.stream
+    if stream.slack is None or stream.time is None or stream.index_of(stream.time) != column:
+        return None
+    return -int(-stream.slack * clock.per_unit // 1) if clock.per_unit else float(stream.slack)
 
 
 def amount(side: Side, length: Quantity, kind: pa.DataType) -> Fraction:

@@ -345,8 +345,9 @@ def _format_one(value: object, kind: pa.DataType) -> str:
         return f"TIMESTAMP '{format_timestamp(int(value), kind)}'"  # type: ignore[call-overload]
     if pa.types.is_duration(kind):
         return _format_interval(int(value))  # type: ignore[call-overload]
-    assert isinstance(value, bytes)
-    return f"X'{value.hex().upper()}'"
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    return str(value)  # of a type that passes through, for which there is no literal
 
 
 def format_float(value: float, kind: pa.DataType) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -85,33 +85,39 @@ class OrderColumn:
         return Decimal(value) if pa.types.is_decimal(self.type) else value
 
 
-def order_columns(streams: Sequence[Stream], name: str) -> list[OrderColumn]:
-    """The order column of each stream; one that lacks it, or cannot be compared, is an error."""
+def order_columns(streams: Sequence[Stream], name: str | Mapping[str, str]) -> list[OrderColumn]:
+    """The order column of each stream; one that lacks it, or cannot be compared, is an error.
+
+    ``name`` is that of the column in all streams, or one for each stream.
+    """
     found: list[tuple[Stream, int]] = []
     for stream in streams:
-        index = stream.index_of(name)
+        own = name if isinstance(name, str) else name[stream.name]
+        index = stream.index_of(own)
         if index is None:
             raise InputError(
-                f"stream {stream.name} has no column {name!r} to order by",
+                f"stream {stream.name} has no column {own!r} to order by",
                 f"Order by a column that all streams have; {stream.name} has "
                 f"{', '.join(stream.schema.names)}.",
             )
         found.append((stream, index))
-    common = _common_type([(stream, stream.schema.field(i).type) for stream, i in found], name)
+    common = _common_type([(stream, stream.schema.field(i)) for stream, i in found])
     return [
         OrderColumn(s.name, i, s.schema.names[i], s.schema.field(i).type, common) for s, i in found
     ]
 
 
-def _common_type(columns: list[tuple[Stream, Any]], name: str) -> pa.DataType | None:
-    kinds = [kind for _, kind in columns]
+def _common_type(columns: list[tuple[Stream, pa.Field[Any]]]) -> pa.DataType | None:
+    kinds: list[Any] = [field.type for _, field in columns]
     types = pa.types
     families = [_family(kind) for kind in kinds]
-    for (stream, kind), family in zip(columns, families, strict=True):
+    (first, its), *_ = columns
+    for (stream, field), family in zip(columns, families, strict=True):
         if family != families[0]:
+            column = "" if field.name.lower() == its.name.lower() else f"{field.name!r} is "
             raise InputError(
-                f"order column {name!r} is {type_name(kinds[0])} in stream {columns[0][0].name} "
-                f"and {type_name(kind)} in stream {stream.name}",
+                f"order column {its.name!r} is {type_name(kinds[0])} in stream {first.name} "
+                f"and {column}{type_name(field.type)} in stream {stream.name}",
                 "Declare both with CREATE STREAM as types that can be compared.",
             )
     if families[0] in ("time", "time with a zone"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -176,6 +177,8 @@ class Stream:
         Whether the stream is known to end, so that ``[UNBOUNDED]`` may be asked of it.
     derived
         Whether its tuples are the rows of a query, so that it has no declaration.
+    slack
+        By how many seconds ``time`` may be out of order, where a window clause has no SLACK.
 
     >>> Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int32()}))
     Stream R (id int64, x int32)
@@ -186,6 +189,7 @@ class Stream:
     time: str | None = None
     bounded: bool = False
     derived: bool = False
+    slack: Fraction | None = None
 
     @classmethod
     def of(

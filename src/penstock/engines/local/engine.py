@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engines.local.pieces import Event, Piece, check_event, pieces
-from penstock.engines.local.pipeline import Pipeline
-from penstock.engines.local.processing import Processing
-from penstock.engines.local.query import Query
-from penstock.engines.local.registry import Registry
 from penstock.engines.local.singles import Singles
+from penstock.engines.shared.pieces import Event, Piece, pieces
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.processing import Processing
+from penstock.engines.shared.query import Query
+from penstock.engines.shared.registry import Registry
+from penstock.engines.shared.statements import run_statements
 from penstock.errors import BufferFull, InputError, MemoryLimit
 from penstock.program.blocks import Program
 from penstock.program.compile import compile_plan
@@ -23,18 +24,16 @@ from penstock.program.explain import explain
 from penstock.program.instructions import (
     Change,
     CreateStream,
-    Derive,
     Drop,
     Install,
     Instruction,
+    Reset,
 )
-from penstock.sql import statements
 from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse
 from penstock.streams.convert import to_batches
 from penstock.streams.events import End, Merged, Tuples
 from penstock.streams.punctuation import to_punctuation
-from penstock.streams.schema import Stream, type_name
+from penstock.streams.schema import Stream
 
 
 class Engine:
@@ -94,11 +93,13 @@ class Engine:
         self.push_timeout = push_timeout
         self.window_memory = window_memory
         self.compile_predicates = compile_predicates
-        self._registry = Registry(windows_required, order_column)
-        self._processing = Processing(self._registry, self._new_query)
+        self._registry: Registry[Query[Pipeline]] = Registry(
+            windows_required, order_column, self._new_query
+        )
+        self._processing = Processing(self._registry)
         self._singles = Singles(self._registry, self._processing, window_memory)
         self._lock = threading.RLock()
-        self._unfinished: Iterator[Query] | None = None
+        self._unfinished: Iterator[Query[Pipeline]] | None = None
         self._closed = False
         self._names = 0
 
@@ -120,16 +121,21 @@ class Engine:
             self._unfinished = None
 
     @property
-    def queries(self) -> dict[str, Query]:
+    def queries(self) -> dict[str, Query[Pipeline]]:
         """The running queries and derived streams by name, oldest first."""
         return {query.name: query for query in self._registry.queries.values()}
 
     @property
-    def dropped(self) -> list[Query]:
+    def dropped(self) -> list[Query[Pipeline]]:
         """Queries that have been dropped and still hold something that nobody has drained."""
         held = [query for query in self._registry.dropped if query.undrained]
         self._registry.dropped = held
         return list(held)
+
+    @property
+    def registry(self) -> Registry[Query[Pipeline]]:
+        """The streams and queries, and what is known of them."""
+        return self._registry
 
     @property
     def catalog(self) -> Catalog:
@@ -146,7 +152,7 @@ class Engine:
         """How many punctuations said less than an earlier one."""
         return self._processing.ignored_punctuations
 
-    def _new_query(self, name: str, program: Program, derived: bool) -> Query:
+    def _new_query(self, name: str, program: Program, derived: bool) -> Query[Pipeline]:
         pipeline = Pipeline(program, self.compile_predicates)
         return Query(self, name, pipeline, derived, self.buffer_rows)
 
@@ -158,37 +164,7 @@ class Engine:
         A stream declaration gives None, a derived stream or a SELECT its handle, SHOW and DESCRIBE
         a table, EXPLAIN a text.
         """
-        result: Any = None
-        for statement in parse(text):
-            result = self._statement(statement)
-        return result
-
-    def _statement(self, statement: statements.Statement) -> Any:
-        if isinstance(statement, statements.CreateStream):
-            self.feed([CreateStream(statement.stream)])
-            return None
-        if isinstance(statement, statements.DeriveStream):
-            self.feed([Derive(statement.name, statement.query.text)])
-            return self._registry.queries[statement.name.lower()]
-        if isinstance(statement, statements.QueryText):
-            return self.install(statement.text)
-        if isinstance(statement, statements.ShowStreams):
-            return _table([(s.name, repr(s)) for s in self.catalog], ("stream", "definition"))
-        if isinstance(statement, statements.ShowQueries):
-            return _table(
-                [(q.name, q.text) for q in self._registry.queries.values()], ("query", "text")
-            )
-        if isinstance(statement, statements.Describe):
-            return self._describe(statement.name)
-        return self.explain(statement.query.text)
-
-    def _describe(self, name: str) -> pa.Table:
-        stream = self.catalog.get(name)
-        query = self._registry.queries.get(name.lower())
-        if stream is None and query is None:
-            raise self._registry.unknown(name)
-        schema = stream.schema if stream is not None else query.schema  # type: ignore[union-attr]
-        return _table([(f.name, type_name(f.type)) for f in schema], ("column", "type"))
+        return run_statements(self, text)
 
     def stream(
         self, name: str, schema: pa.Schema, time: str | None = None, bounded: bool = False
@@ -204,7 +180,7 @@ class Engine:
         name: str | None = None,
         order: str | None = None,
         kernel: str | None = None,
-    ) -> Query:
+    ) -> Query[Pipeline]:
         """Start a query, with empty windows, exactly here in the input.
 
         ``order`` overrides its EMIT ORDER; ``kernel`` forces nested-loop, hash, band or sorted.
@@ -212,12 +188,7 @@ class Engine:
         with self._lock:
             while name is None:
                 self._names += 1
-                made_up = f"q{self._names}"
-                name = (
-                    None
-                    if made_up in self._registry.queries or made_up in self.catalog
-                    else made_up
-                )
+                name = self._registry.free_name(f"q{self._names}")
             self.feed([Install(name, sql, order, kernel)])
             return self._registry.queries[name.lower()]
 
@@ -228,6 +199,10 @@ class Engine:
     def drop(self, name: str) -> None:
         """Stop a query, or forget a derived stream that nobody reads."""
         self.feed([Drop(name)])
+
+    def reset(self) -> None:
+        """Forget every query and every stream, exactly here in the input."""
+        self.feed([Reset()])
 
     def explain(self, sql: str, kernel: str | None = None) -> str:
         """The plan, program and kernel of a query over the streams there are."""
@@ -258,6 +233,9 @@ class Engine:
             names = [stream] if stream is not None else self._registry.open_streams()
             self.feed([End(name) for name in names])
 
+    def wait(self, timeout: float | None = None) -> None:
+        """Return at once: what was pushed has been processed. Engines elsewhere need the wait."""
+
     def feed(self, events: Iterable[Event | Instruction]) -> None:
         """Take events and instructions, in arrival order; each gets the next position."""
         taken = 0
@@ -284,7 +262,7 @@ class Engine:
             if full is not None:
                 self._wait_for(full, taken)
 
-    def _wait_for(self, query: Query, taken: int) -> None:
+    def _wait_for(self, query: Query[Pipeline], taken: int) -> None:
         """Wait until the query has room; it is an error if nobody makes it in time."""
         if query._is_full() and not query._wait_for_room(self.push_timeout):
             raise BufferFull(
@@ -296,7 +274,7 @@ class Engine:
                 taken,
             )
 
-    def _resume(self, work: Iterator[Query]) -> Query | None:
+    def _resume(self, work: Iterator[Query[Pipeline]]) -> Query[Pipeline] | None:
         """Go on until a query's output is full (then that query) or all is done (then None)."""
         try:
             return next(work)
@@ -321,18 +299,7 @@ class Engine:
 
     def _check(self, piece: Piece, taken: int) -> None:
         """Refuse a piece before anything of it is taken."""
-        ended = set(self._registry.ended)
-        for event in piece.events:
-            for name in event.streams if isinstance(event, Merged) else (event.stream,):
-                stream = self._registry.stream(name)
-                if name.lower() in ended:
-                    raise InputError(
-                        f"stream {name} has ended",
-                        "Push before end(); a stream that has ended stays so.",
-                    )
-                if isinstance(event, End):
-                    ended.add(name.lower())
-                check_event(stream, event)
+        self._registry.check(piece)
         if self.window_memory is not None and piece.tuples:
             self._check_memory(piece, taken)
 
@@ -370,8 +337,3 @@ class Engine:
         with self._lock:
             self._finish(0)
             save(self, Path(path))
-
-
-def _table(rows: list[tuple[str, str]], names: tuple[str, str]) -> pa.Table:
-    columns = [pa.array([row[i] for row in rows], pa.string()) for i in range(2)]
-    return pa.Table.from_arrays(columns, names=list(names))

@@ -22,11 +22,12 @@ from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.single import SingleJoin
-from penstock.engines.local.loose_rows import LooseRows, Source
 from penstock.engines.local.physical import PythonForm, one_row_bytes, python_form, with_type
-from penstock.engines.local.processing import Processing, failure_of
-from penstock.engines.local.query import Query
-from penstock.engines.local.registry import Registry
+from penstock.engines.shared.loose_rows import LooseRows, Source
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.processing import Processing, failure_of
+from penstock.engines.shared.query import Query
+from penstock.engines.shared.registry import Registry
 from penstock.program.blocks import (
     JoinStreams,
     ProjectColumns,
@@ -38,6 +39,7 @@ from penstock.sql.expressions import TRUE, Column
 from penstock.streams.batches import without_columns
 from penstock.streams.schema import Stream
 
+LocalQuery = Query[Pipeline]
 SHAPE = (ScanStream, ScanStream, JoinStreams, SetWindow, SetWindow, SelectRows, ProjectColumns)
 """The program of a query that joins two streams."""
 
@@ -52,7 +54,10 @@ class Singles:
     """
 
     def __init__(
-        self, registry: Registry, processing: Processing, window_memory: int | None
+        self,
+        registry: Registry[LocalQuery],
+        processing: Processing[LocalQuery],
+        window_memory: int | None,
     ) -> None:
         self._registry = registry
         self._processing = processing
@@ -100,7 +105,7 @@ class Singles:
         if len(readers) > 1 and not all(reader.join.accepts(values) for reader in readers):
             return False
         position = self._processing.position
-        failed: list[Query] = []
+        failed: list[LocalQuery] = []
         for reader in readers:
             found = reader.join.take(values)
             if found < 0:
@@ -164,7 +169,7 @@ class Singles:
             list(self._registry.queries.values()),
         )
 
-    def _reader(self, query: Query, stream: Stream) -> _Reader | None:
+    def _reader(self, query: LocalQuery, stream: Stream) -> _Reader | None:
         program = query.program
         names = [scan.stream.name.lower() for scan in program.scans]
         if query.derived or tuple(map(type, program.instructions)) != SHAPE or len(set(names)) < 2:
@@ -209,7 +214,7 @@ class _Way:
         stream: Stream,
         forms: list[PythonForm],
         readers: list[_Reader],
-        queries: list[Query],
+        queries: list[LocalQuery],
     ) -> None:
         self.name = stream.name
         self.readers = readers
@@ -245,7 +250,7 @@ class _Way:
 class _Reader:
     """A query that reads the stream, on one side of its join."""
 
-    def __init__(self, query: Query, join: SingleJoin, side: int) -> None:
+    def __init__(self, query: LocalQuery, join: SingleJoin, side: int) -> None:
         self.query = query
         self.join = join
         self._side = side

@@ -18,7 +18,9 @@ import pyarrow as pa
 
 from penstock.blocks.state import BlockState, physical, plain
 from penstock.engines.local.engine import Engine
-from penstock.engines.local.query import Letter, Query, Result, _written
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.query import Query, Result
+from penstock.engines.shared.running import Letter, written
 from penstock.errors import StateError
 from penstock.program.instructions import CreateStream
 from penstock.streams.schema import Stream
@@ -119,7 +121,14 @@ def restore(path: Path, **options: Any) -> Engine:
         raise StateError(
             f"there is no file {path}", "Pass a file that engine.save wrote."
         ) from None
-    except (zipfile.BadZipFile, OSError, KeyError, json.JSONDecodeError, pa.ArrowInvalid) as error:
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,  # what zipfile says of a version or an encryption that it does not have
+        OSError,
+        KeyError,
+        json.JSONDecodeError,
+        pa.ArrowInvalid,
+    ) as error:
         raise StateError(
             f"{path} is no saved engine, or a damaged one ({error})",
             "Pass a file that engine.save wrote.",
@@ -144,7 +153,7 @@ def _restore(archive: _Archive, state: dict[str, Any], options: dict[str, Any]) 
     return engine
 
 
-def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
+def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[str, Any]:
     blocks = {
         str(number): _save_block(archive, f"{prefix}.b{number}", block.save())
         for number, block in query.pipeline.blocks.items()
@@ -152,7 +161,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query) -> dict[str, Any]:
     with query._room:
         query._gather_loose()
         results = list(query._results)
-        letters = [one for letter in query._letters for one in _written(letter)]
+        letters = [one for letter in query._letters for one in written(letter)]
     for i, result in enumerate(results):
         archive.write_batches(f"{prefix}.r{i}", result.batch.schema, [result.batch])
         archive.write_arrays(f"{prefix}.r{i}", {"positions": result.positions})

@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.run import Control, Ended, Promise, Run, concatenate, empty_run
-from penstock.engines.local.pieces import Event, Piece
-from penstock.engines.local.query import Letter, Query
-from penstock.engines.local.registry import Registry
-from penstock.errors import InputError, PenstockError
-from penstock.program.blocks import Program
-from penstock.program.compile import check_change, compile_plan
+from penstock.engines.shared.pieces import Event, Piece
+from penstock.engines.shared.registry import Registry
+from penstock.engines.shared.running import Letter, Running
+from penstock.errors import PenstockError
 from penstock.program.instructions import (
     Change,
     CreateStream,
     Derive,
-    Drop,
     Install,
     Instruction,
+    Reset,
 )
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
-from penstock.streams.schema import Stream, describe
+
+Q = TypeVar("Q", bound=Running)
 
 
-class Processing:
+class Processing(Generic[Q]):
     """Gives every event its position and sends it where it belongs.
 
     Parameters
     ----------
     registry
         The streams and queries; instructions change it.
-    new_query
-        Makes a query of a name and a program; the last argument says whether it is a derived
-        stream.
     """
 
-    def __init__(
-        self, registry: Registry, new_query: Callable[[str, Program, bool], Query]
-    ) -> None:
+    def __init__(self, registry: Registry[Q]) -> None:
         self._registry = registry
-        self._new_query = new_query
         self.position = 0
         self.ignored_punctuations = 0
 
-    def execute(self, piece: Piece) -> Iterator[Query]:
+    def execute(self, piece: Piece) -> Iterator[Q]:
         """Process a piece; yields a query whenever its output is full."""
         if piece.instruction is not None:
             position, self.position = self.position, self.position + 1
@@ -110,12 +103,12 @@ class Processing:
         return [Promise(position, column, event.value)]
 
     def _process(
-        self, runs: dict[str, Run], dead: list[tuple[int, Malformed]], only: Query | None = None
-    ) -> Iterator[Query]:
+        self, runs: dict[str, Run], dead: list[tuple[int, Malformed]], only: Q | None = None
+    ) -> Iterator[Q]:
         """Send the runs through every query that reads them, oldest query first."""
-        failed: list[Query] = []
+        failed: list[Q] = []
         for query in list(self._registry.queries.values()) if only is None else [only]:
-            if query.failure is not None:
+            if query.failure is not None or not query.here:
                 continue
             reads = {scan.stream.name.lower() for scan in query.program.scans}
             query._take_letters(
@@ -143,7 +136,7 @@ class Processing:
             assert query.failure is not None
             raise query.failure
 
-    def _through(self, query: Query, runs: dict[str, Run]) -> Iterator[Run]:
+    def _through(self, query: Q, runs: dict[str, Run]) -> Iterator[Run]:
         for name in dict.fromkeys(scan.stream.name for scan in query.program.scans):
             if name.lower() in runs:
                 query._saw(name, len(runs[name.lower()]))
@@ -163,34 +156,28 @@ class Processing:
         if len(run) or run.controls:
             runs[name] = Run(run.inputs, run.positions, run.controls)
 
-    def _instruct(self, instruction: Instruction, position: int) -> Iterator[Query]:
+    def _instruct(self, instruction: Instruction, position: int) -> Iterator[Q]:
         if isinstance(instruction, CreateStream):
-            self._registry.check_free(instruction.stream.name)
-            self._registry.catalog.add(instruction.stream)
+            self._registry.create(instruction)
         elif isinstance(instruction, Install):
-            self._registry.check_free(instruction.query)
-            program = self._registry.program(
-                instruction.text, instruction.order, instruction.kernel
-            )
-            query = self._new_query(instruction.query, program, False)
-            query.order, query.kernel = instruction.order, instruction.kernel
-            yield from self._start(query, position)
+            yield from self._start(self._registry.install(instruction), position)
         elif isinstance(instruction, Derive):
-            self._registry.check_free(instruction.name)
-            plan = self._registry.bind(instruction.text)
-            bounded = all(scan.stream.bounded for scan in plan.scans)
-            stream = Stream.of(instruction.name, plan.schema, bounded=bounded, derived=True)
-            query = self._new_query(stream.name, compile_plan(plan), True)
-            yield from self._start(query, position)
-            self._registry.catalog.add(stream)
+            yield from self._start(self._registry.derive(instruction), position)
         elif isinstance(instruction, Change):
             yield from self._change(instruction, position)
         else:
-            self._drop(instruction)
+            gone = (
+                self._registry.reset()
+                if isinstance(instruction, Reset)
+                else [self._registry.drop(instruction)]
+            )
+            for query in gone:
+                query._retire()
+            dropped = (*self._registry.dropped, *gone)
+            self._registry.dropped = [one for one in dropped if one.undrained]
 
-    def _start(self, query: Query, position: int) -> Iterator[Query]:
+    def _start(self, query: Q, position: int) -> Iterator[Q]:
         """Let a query run from here on; it knows what its streams have promised before."""
-        self._registry.queries[query.name.lower()] = query
         known: dict[str, Run] = {}
         for scan in query.program.scans:
             stream = scan.stream.name.lower()
@@ -207,16 +194,11 @@ class Processing:
         if known:
             yield from self._process(known, [], only=query)
 
-    def _change(self, instruction: Change, position: int) -> Iterator[Query]:
-        query = self._registry.query(instruction.query)
-        program = self._registry.program(instruction.text, query.order, query.kernel)
-        check_change(query.name, query.program, program)
-        if query.derived and not program.schema.equals(query.schema):
-            raise PenstockError(
-                f"stream {query.name} has the columns {describe(query.schema)}; a change cannot "
-                f"make them {describe(program.schema)}, since queries may read it",
-                "Keep its columns, or derive a new stream.",
-            )
+    def _change(self, instruction: Change, position: int) -> Iterator[Q]:
+        query, program = self._registry.changed(instruction)
+        if not query.here:
+            query.pipeline.program = program
+            return
         runs: dict[str, Run] = {}
         made = []
         for run in query.pipeline.change(program, position):
@@ -228,29 +210,8 @@ class Processing:
             self._note(query.name.lower(), made, runs)
             yield from self._process(runs, [])
 
-    def _drop(self, instruction: Drop) -> None:
-        query = self._registry.query(instruction.query)
-        name = query.name.lower()
-        readers = [
-            reader.name
-            for reader in self._registry.queries.values()
-            if any(scan.stream.name.lower() == name for scan in reader.program.scans)
-        ]
-        if query.derived and readers:
-            raise InputError(
-                f"stream {query.name} is read by {', '.join(readers)}",
-                "Drop the queries that read it first.",
-            )
-        del self._registry.queries[name]
-        query._retire()
-        self._registry.dropped = [q for q in (*self._registry.dropped, query) if q.undrained]
-        if query.derived:
-            self._registry.catalog.remove(query.name)
-            self._registry.promises.pop(name, None)
-            self._registry.ended.discard(name)
 
-
-def failure_of(query: Query, error: Exception) -> PenstockError:
+def failure_of(query: Q, error: Exception) -> PenstockError:
     """The error of a query that cannot go on; it names what happened inside."""
     failure = PenstockError(
         f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {error}); "

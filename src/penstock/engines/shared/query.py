@@ -7,21 +7,17 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
-from penstock.engines.local.loose_rows import LooseRows, Source
-from penstock.engines.local.pipeline import Pipeline
+from penstock.engines.shared.loose_rows import LooseRows, Source
+from penstock.engines.shared.running import Letter, count, written
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
-from penstock.streams.literals import format_rows
-
-if TYPE_CHECKING:
-    from penstock.engines.local.engine import Engine
 
 _LETTER_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("stream", pa.string()),
@@ -32,6 +28,36 @@ _LETTER_COLUMNS: list[tuple[str, pa.DataType]] = [
 LETTERS = pa.schema(_LETTER_COLUMNS)
 
 
+class Hosting(Protocol):
+    """Where the blocks of a query are: here, or in the cores of a cluster."""
+
+    @property
+    def program(self) -> Program:
+        """The program in force."""
+
+    def measures(self) -> dict[str, Any]:
+        """What the blocks have counted, and the state of their windows."""
+
+    def clear(self) -> None:
+        """The query is dropped: let the blocks go."""
+
+
+class Steering(Protocol):
+    """What a handle asks of its engine."""
+
+    def change(self, name: str, sql: str) -> None: ...
+
+    def drop(self, name: str) -> None: ...
+
+    def explain(self, sql: str, kernel: str | None = None) -> str: ...
+
+    def _go_on(self) -> None:
+        """Somebody has drained."""
+
+
+H = TypeVar("H", bound=Hosting)
+
+
 @dataclass(frozen=True)
 class Result:
     """Rows with the position in the input that each belongs to."""
@@ -40,30 +66,20 @@ class Result:
     positions: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Letter:
-    """A tuple or record that the query could not take. ``kind`` is late or dead."""
-
-    kind: str
-    position: int
-    stream: str
-    text: str
-    reason: str
-
-
-class Query:
+class Query(Generic[H]):
     """A handle: drain the results, read the metrics, change or drop the query.
 
     Draining is safe from any thread, and makes room for a ``push`` that waits in another one.
     """
 
     def __init__(
-        self, engine: Engine, name: str, pipeline: Pipeline, derived: bool, buffer_rows: int
+        self, engine: Steering, name: str, pipeline: H, derived: bool, buffer_rows: int
     ) -> None:
         self.name = name
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.here = True
         self.failure: PenstockError | None = None
         self._last_metrics: dict[str, Any] | None = None
         self._engine = engine
@@ -143,10 +159,10 @@ class Query:
             taken = [letter for letter in self._letters if kind in (None, letter.kind)]
             kept = [letter for letter in self._letters if kind not in (None, letter.kind)]
             self._letters = deque(kept)
-            self._make_room(0, sum(map(_count, taken)))
+            self._make_room(0, sum(map(count, taken)))
         self._engine._go_on()
-        written = [one for letter in taken for one in _written(letter)]
-        return sorted(written, key=lambda letter: letter.position)
+        letters = [one for letter in taken for one in written(letter)]
+        return sorted(letters, key=lambda letter: letter.position)
 
     def _letter_table(self, kind: str) -> pa.Table:
         letters = self.drain_letters(kind)
@@ -170,10 +186,13 @@ class Query:
         self._take_letters(run.letters)
         self._rows_out += len(run)
         if len(run) and not self.derived:
-            with self._room:
-                self._gather_loose()
-                self._results.append(Result(run.inputs[0], run.positions))
-                self._waiting_rows += len(run)
+            self._take_result(Result(run.inputs[0], run.positions))
+
+    def _take_result(self, result: Result) -> None:
+        with self._room:
+            self._gather_loose()
+            self._results.append(result)
+            self._waiting_rows += result.batch.num_rows
 
     def _take_pairs(
         self,
@@ -200,13 +219,13 @@ class Query:
         for letter in letters:
             with self._room:
                 self._letters.append(letter)
-                self._waiting_letters += _count(letter)
-                self._counts[letter.kind] += _count(letter)
+                self._waiting_letters += count(letter)
+                self._counts[letter.kind] += count(letter)
 
     def _retire(self) -> None:
         """The query is dropped: its windows go, its last metrics and what it made stay."""
         self._last_metrics = self.metrics()
-        self.pipeline.blocks.clear()
+        self.pipeline.clear()
 
     def _saw(self, stream: str, tuples: int) -> None:
         self._tuples_in[stream] = self._tuples_in.get(stream, 0) + tuples
@@ -246,30 +265,12 @@ class Query:
                 "undrained_letters": self._waiting_letters,
             }
             return {**self._last_metrics, **waiting}
-        joins = self.pipeline.joins
         return {
             "tuples_in": dict(self._tuples_in),
             "rows_out": self._rows_out,
             "late": self._counts["late"],
             "dead_letters": self._counts["dead"],
-            "expression_failures": self.pipeline.failures,
-            "comparisons": sum(join.matcher.comparisons for join in joins),
-            "kernels": [join.matcher.kernels for join in joins],
-            "matches": sum(join.matches for join in joins),
-            "window_tuples": [len(side.rows) for join in joins for side in join.sides],
-            "window_bytes": self.pipeline.nbytes,
+            **self.pipeline.measures(),
             "undrained_rows": self._waiting_rows,
             "undrained_letters": self._waiting_letters,
         }
-
-
-def _count(letter: Letter | Letters) -> int:
-    return len(letter.positions) if isinstance(letter, Letters) else 1
-
-
-def _written(letter: Letter | Letters) -> list[Letter]:
-    """One letter per tuple, with the tuple as text."""
-    if isinstance(letter, Letter):
-        return [letter]
-    rows = zip(letter.positions.tolist(), format_rows(letter.batch), letter.reasons, strict=True)
-    return [Letter(letter.kind, position, letter.stream, text, why) for position, text, why in rows]

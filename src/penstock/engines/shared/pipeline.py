@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.project import ProjectBlock
-from penstock.blocks.run import Run, concatenate, empty_run
+from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
@@ -29,10 +30,18 @@ Block = JoinBlock | SelectBlock | ProjectBlock | UnionBlock
 
 
 class Pipeline:
-    """Blocks by number. Configured by instructions alone, the first time and every later one."""
+    """Blocks by number. Configured by instructions alone, the first time and every later one.
 
-    def __init__(self, program: Program, compile_predicates: bool = True) -> None:
+    With a ``share`` it does its part of a query that :func:`can_share` lets be shared: the
+    pipelines of all cores together make every row once. A join stores its part of the tuples; where
+    nothing is stored, each pipeline takes its part of every run.
+    """
+
+    def __init__(
+        self, program: Program, compile_predicates: bool = True, share: Share | None = None
+    ) -> None:
         self.program = program
+        self._share = share
         self._compile = compile_predicates
         self._layout: dict[int, BlockInstruction] = {}
         self.blocks: dict[int, Block] = {}
@@ -55,7 +64,7 @@ class Pipeline:
     def _make(self, instruction: BlockInstruction) -> Block:
         if isinstance(instruction, JoinStreams):
             left, right = (self._stream(number) for number in instruction.inputs)
-            return JoinBlock(instruction, (left, right), self._compile)
+            return JoinBlock(instruction, (left, right), self._compile, self._share)
         if isinstance(instruction, SelectRows):
             return SelectBlock(instruction)
         if isinstance(instruction, ProjectColumns):
@@ -92,6 +101,8 @@ class Pipeline:
             if name not in screened:
                 run = runs.get(name, None)
                 run = empty_run(scan.stream.schema) if run is None else run
+                if self._share is not None and not self.program.joins:
+                    run = _part(run, self._share)
                 times, floating = self._times(name)
                 screened[name] = screen(run, scan.stream.name, times, floating)
                 inputs[scan.block] = screened[name]
@@ -148,6 +159,22 @@ class Pipeline:
             for run in self._produce(instruction.input, runs, settled):
                 yield block.process(run)
 
+    def measures(self) -> dict[str, Any]:
+        """What the blocks have counted, and the state of their windows."""
+        joins = self.joins
+        return {
+            "expression_failures": self.failures,
+            "comparisons": sum(join.matcher.comparisons for join in joins),
+            "kernels": [join.matcher.kernels for join in joins],
+            "matches": sum(join.matches for join in joins),
+            "window_tuples": [len(side.rows) for join in joins for side in join.sides],
+            "window_bytes": self.nbytes,
+        }
+
+    def clear(self) -> None:
+        """Let the blocks go, and with them the windows."""
+        self.blocks.clear()
+
     @property
     def schema(self) -> pa.Schema:
         return self.program.schema
@@ -156,3 +183,22 @@ class Pipeline:
     def nbytes(self) -> int:
         """The memory of all windows."""
         return sum(side.nbytes for join in self.joins for side in join.sides)
+
+
+def can_share(program: Program) -> bool:
+    """Whether pipelines on several cores can share the work of a program, each row made once.
+
+    One inner join can be shared, and what has no join at all. Outer, semi and anti joins need to
+    know that no core has found a partner; a union of joins needs the order of its branches.
+    """
+    if not program.joins:
+        return True
+    alone = not any(isinstance(i, UnionRows) for i in program.instructions)
+    return alone and [join.kind for join in program.joins] == ["inner"]
+
+
+def _part(run: Run, share: Share) -> Run:
+    """One of as many neighbouring parts of a run as there are cores. Controls go to all."""
+    start, stop = (len(run) * i // share.cores for i in (share.core, share.core + 1))
+    inputs = tuple(batch.slice(start, stop - start) for batch in run.inputs)
+    return replace(run, inputs=inputs, positions=run.positions[start:stop])

@@ -1,0 +1,81 @@
+"""What the engines' common code asks of a query, whoever keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.blocks.run import Letters, Run
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.errors import PenstockError
+from penstock.program.blocks import Program
+from penstock.streams.literals import format_rows
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A tuple or record that the query could not take. ``kind`` is late or dead."""
+
+    kind: str
+    position: int
+    stream: str
+    text: str
+    reason: str
+
+
+class Known(Protocol):
+    """A query as a registry knows it."""
+
+    name: str
+    derived: bool
+    order: str | None
+    kernel: str | None
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+class Running(Known, Protocol):
+    """A query whose blocks are here, or would be: ``here`` is False where another core has them."""
+
+    here: bool
+    failure: PenstockError | None
+    pipeline: Pipeline
+
+    @property
+    def undrained(self) -> int:
+        """How much of its output nobody has taken."""
+
+    def _take_run(self, run: Run) -> None:
+        """Rows that it has made."""
+
+    def _take_letters(self, letters: Iterable[Letter | Letters]) -> None:
+        """Tuples that it could not take."""
+
+    def _is_full(self) -> bool:
+        """Whether somebody has to take its output before it makes more."""
+
+    def _saw(self, stream: str, tuples: int) -> None:
+        """Count the tuples of a stream that reach it."""
+
+    def _retire(self) -> None:
+        """It has been dropped."""
+
+
+def count(letter: Letter | Letters) -> int:
+    """How many tuples the letter has."""
+    return len(letter.positions) if isinstance(letter, Letters) else 1
+
+
+def written(letter: Letter | Letters) -> list[Letter]:
+    """One letter per tuple, with the tuple as text."""
+    if isinstance(letter, Letter):
+        return [letter]
+    rows = zip(letter.positions.tolist(), format_rows(letter.batch), letter.reasons, strict=True)
+    return [Letter(letter.kind, position, letter.stream, text, why) for position, text, why in rows]

@@ -1,0 +1,1 @@
+"""The Spark engine: blocks inside one long-lived Structured Streaming query."""

@@ -1,0 +1,1 @@
+"""Continuous SQL over the user's own DataFrames."""

@@ -1,0 +1,197 @@
+"""Columns of DataFrames as columns of streams, and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from sqlglot import exp
+
+from penstock.errors import InputError
+from penstock.sql.expressions import Column
+from penstock.sql.plan import Join, Output, Plan, Select
+from penstock.sql.statements import QueryText
+from penstock.streams.schema import Stream, normal_type
+
+WATERMARK = "spark.watermarkDelayMs"
+"""Where the schema of a DataFrame has the delay of ``withWatermark``."""
+
+_UNSIGNED: dict[Any, spark_types.DataType] = {
+    pa.uint8(): spark_types.ShortType(),
+    pa.uint16(): spark_types.IntegerType(),
+    pa.uint32(): spark_types.LongType(),
+    pa.uint64(): spark_types.DecimalType(20, 0),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A DataFrame as a stream: its name in the query, its columns, whether it has an end.
+
+    ``zone`` is the session's, in which Spark shows its timestamps.
+    """
+
+    name: str
+    fields: spark_types.StructType
+    bounded: bool
+    zone: str
+    opaque: frozenset[str] = field(init=False)
+    stream: Stream = field(init=False)
+
+    def __post_init__(self) -> None:
+        arrow = [pa.field(f.name, _arrow_type(f.dataType, self.zone)) for f in self.fields]
+        kinds = [normal_type(f.type) for f in arrow]
+        # A type that Penstock lacks passes for bytes while names and zones are checked.
+        known = [
+            pa.field(f.name, kind or pa.binary()) for f, kind in zip(arrow, kinds, strict=True)
+        ]
+        Stream.of(self.name, pa.schema(known))
+        schema = pa.schema(
+            [pa.field(f.name, kind or f.type) for f, kind in zip(arrow, kinds, strict=True)]
+        )
+        opaque = frozenset(f.name for f, kind in zip(arrow, kinds, strict=True) if kind is None)
+        time, slack = _watermark(self.fields)
+        stream = Stream(self.name, schema, time, self.bounded, slack=slack)
+        object.__setattr__(self, "opaque", opaque)
+        object.__setattr__(self, "stream", stream)
+
+    def named(self, column: str) -> str:
+        """A column's name as the DataFrame has it; names are compared without regard to case."""
+        index = self.stream.index_of(column)
+        return column if index is None else self.fields.names[index]
+
+    def type_of(self, column: str) -> spark_types.DataType:
+        """Spark's type of a column."""
+        return self.fields[column].dataType
+
+
+def _arrow_type(kind: spark_types.DataType, zone: str) -> pa.DataType:
+    """The Arrow type of a column; null for one that Arrow has no type for."""
+    try:
+        return to_arrow_type(kind, timezone=zone)
+    except PySparkException:
+        return pa.null()
+
+
+def _watermark(fields: spark_types.StructType) -> tuple[str | None, Fraction | None]:
+    """The column that ``withWatermark`` named and its delay in seconds."""
+    moments = spark_types.TimestampType | spark_types.TimestampNTZType
+    for found in fields:
+        if WATERMARK in (found.metadata or {}) and isinstance(found.dataType, moments):
+            return found.name, Fraction(int(found.metadata[WATERMARK]), 1000)
+    return None, None
+
+
+def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
+    """Refuse a query that does anything with a column of an unknown type but hand it on.
+
+    This looks at names, before types are looked at, so that the error is about the column.
+    """
+    for select in query.ast.selects:
+        references = [select.left, *([select.join.right] if select.join else [])]
+        inputs = {r.alias.text.lower(): sources[r.stream.text.lower()] for r in references}
+        plain = [item.value for item in select.items if isinstance(item.value, exp.Column)]
+        for found in plain:
+            for source in _owners(found, inputs):
+                _check_carried(source, source.named(found.name))
+        for star in (item.value for item in select.items if item.value.is_star):
+            table = star.table.lower() if isinstance(star, exp.Column) else ""
+            for source in [inputs[table]] if table in inputs else inputs.values():
+                for name in source.fields.names:
+                    _check_carried(source, name)
+        conditions = (select.where, select.join.on if select.join else None)
+        computed = (item.value for item in select.items if item.value not in plain)
+        for expression in (*computed, *conditions):
+            for found in expression.find_all(exp.Column) if expression is not None else ():
+                for source in _owners(found, inputs):
+                    name = source.named(found.name)
+                    if name in source.opaque:
+                        kind = source.type_of(name).simpleString()
+                        raise InputError(
+                            f"column {name!r} of stream {source.name} has the type {kind}, which "
+                            "Penstock does not compute with",
+                            "Select it as it is, or take what you need out of it in Spark first: "
+                            "df.withColumn(...).",
+                        )
+
+
+def _owners(column: exp.Column, inputs: Mapping[str, Source]) -> list[Source]:
+    """The streams that a column may be of; which one it is, the binder decides."""
+    named = [inputs[column.table.lower()]] if column.table.lower() in inputs else inputs.values()
+    return [source for source in named if source.stream.index_of(column.name) is not None]
+
+
+def _check_carried(source: Source, column: str) -> None:
+    index = source.stream.index_of(column)
+    if index is not None and pa.types.is_null(source.stream.schema.field(index).type):
+        kind = source.type_of(column).simpleString()
+        raise InputError(
+            f"column {column!r} of stream {source.name} has the type {kind}, which cannot leave "
+            "the JVM",
+            "Leave it out, or cast it in Spark first: df.withColumn(...).",
+        )
+
+
+def scans_of(select: Select) -> list[Any]:
+    """The inputs of a select, by side."""
+    source = select.source
+    return [source.left, source.right] if isinstance(source, Join) else [source]
+
+
+def expressions_of(select: Select) -> list[Any]:
+    """Everything that a select computes."""
+    conditions = [select.where, *([select.source.on] if isinstance(select.source, Join) else [])]
+    return [*conditions, *(output.expression for output in select.columns)]
+
+
+def distinct_names(plan: Plan) -> tuple[str, ...]:
+    """The names of the result's columns; those that repeat get their stream's name in front.
+
+    ``SELECT r.id, s.id`` gives ``r_id`` and ``s_id``, since no sink of Spark takes ``id`` twice.
+    """
+    select = plan.selects[0]
+    scans = scans_of(select)
+    counts = Counter(output.name.lower() for output in select.columns)
+    names = [
+        _name(output, scans) if counts[output.name.lower()] > 1 else output.name
+        for output in select.columns
+    ]
+    again = [name for name, count in Counter(map(str.lower, names)).items() if count > 1]
+    if again:
+        raise InputError(
+            f"two columns of the result are named {again[0]!r}",
+            "Give one of them another name in the select list: SELECT ... AS name.",
+        )
+    return tuple(names)
+
+
+def _name(output: Output, scans: Sequence[Any]) -> str:
+    expression = output.expression
+    if isinstance(expression, Column) and len(scans) > 1:
+        return f"{scans[expression.side].alias}_{output.name}"
+    return output.name
+
+
+def spark_schema(
+    plan: Plan, names: Sequence[str], sources: Mapping[str, Source]
+) -> spark_types.StructType:
+    """The result's columns in Spark's types; a column that is handed on keeps its own."""
+    select = plan.selects[0]
+    scans = scans_of(select)
+    fields = []
+    for name, output in zip(names, select.columns, strict=True):
+        expression = output.expression
+        kind: spark_types.DataType
+        if isinstance(expression, Column):
+            kind = sources[scans[expression.side].stream.name.lower()].type_of(expression.name)
+        else:
+            kind = _UNSIGNED.get(output.type) or from_arrow_type(output.type)
+        fields.append(spark_types.StructField(name, kind, True))
+    return spark_types.StructType(fields)

@@ -1,0 +1,65 @@
+"""A copy of the user's session in which a query of ours can run.
+
+A stateful operator takes the number of its partitions and its state store from the session that its
+DataFrame belongs to. The user's session keeps its own settings: the DataFrames go on in a copy of
+it, which has the same context, catalog, views and settings but for those that our operators need.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.engines.spark.frames import MOST_TUPLES
+from penstock.engines.spark.session import STREAMING
+from penstock.errors import InputError
+
+SETTINGS = {
+    **STREAMING,
+    # A frame has as many tuples as Spark hands over at once; bytes bound the batches of frames.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(MOST_TUPLES),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+}
+
+
+class Copied:
+    """A copy of a session for so many cores: one of this process, or one of Spark Connect."""
+
+    def __init__(self, spark: SparkSession, cores: int) -> None:
+        self.spark: Any = _copy_remote(spark) if _is_remote(spark) else _copy_local(spark)
+        for name, value in SETTINGS.items():
+            self.spark.conf.set(name, value)
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(cores))
+
+    def move(self, frame: DataFrame) -> DataFrame:
+        """The same DataFrame in this session."""
+        if _is_remote(self.spark):
+            return type(frame)(frame._plan, self.spark)
+        classic = self.spark._jvm.org.apache.spark.sql.classic.Dataset
+        plan = frame._jdf.queryExecution().logical()
+        return DataFrame(classic.ofRows(self.spark._jsparkSession, plan), self.spark)
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks the session's context runs at once."""
+    if _is_remote(spark):
+        raise InputError(
+            "Spark Connect does not tell how many cores there are",
+            "Pass a number: pss.sql(..., cores=4).",
+        )
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    return not hasattr(spark, "_jsparkSession")
+
+
+def _copy_local(spark: SparkSession) -> SparkSession:
+    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
+def _copy_remote(spark: SparkSession) -> SparkSession:
+    remote: Any = spark
+    copy: SparkSession = remote.cloneSession()
+    return copy

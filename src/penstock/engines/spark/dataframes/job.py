@@ -1,0 +1,77 @@
+"""What the executors are told: a query, its streams, and how their tuples are put in order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.engines.shared.saved import save_stream
+from penstock.engines.spark.dataframes.sequencer import ArrivalOrder, KeyOrder, Lane, Sequencer
+
+QUERY = "query"
+"""The name of the one query in a core."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query over DataFrames, checked. It is pickled and sent to the executors.
+
+    Parameters
+    ----------
+    text
+        The SQL.
+    lanes
+        The streams in the order of the query's text, with their keys.
+    by_key
+        Whether tuples are held and taken by their key; else as they arrive.
+    idle
+        After how many milliseconds a stream without tuples holds the others up no longer.
+    letters
+        Whether late tuples and dead letters come out as rows.
+    ordered
+        Whether rows are to come out in the order that the query asks for.
+    stateless
+        Whether each row depends on one tuple alone, so that order and state do not matter.
+    bounded
+        Whether the streams have an end: they are static DataFrames.
+    schema
+        The columns of the result as the query makes them.
+    names
+        Their names in Spark, where each is used once.
+    """
+
+    text: str
+    lanes: tuple[Lane, ...]
+    by_key: bool
+    idle: int | None
+    letters: bool
+    ordered: bool
+    stateless: bool
+    bounded: bool
+    order_column: str | None
+    schema: pa.Schema
+    names: tuple[str, ...]
+
+    def sequencer(self) -> Sequencer:
+        """What puts the tuples of this query in order; nothing has arrived yet."""
+        return KeyOrder(self.lanes, self.idle) if self.by_key else ArrivalOrder(self.lanes)
+
+    def described(self) -> str:
+        """All that the state of the query depends on; a checkpoint of another is refused."""
+        return json.dumps(
+            {
+                "text": self.text,
+                "streams": [save_stream(lane.stream) for lane in self.lanes],
+                "keys": [[lane.column and lane.column.name, lane.delay] for lane in self.lanes],
+                "by_key": self.by_key,
+                "idle": self.idle,
+            }
+        )
+
+
+def text_of(description: str) -> str:
+    """The SQL in what :meth:`Job.described` has made."""
+    text: str = json.loads(description)["text"]
+    return text

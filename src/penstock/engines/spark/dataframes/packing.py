@@ -1,0 +1,194 @@
+"""Rows into frames and frames into rows, for ``mapInArrow``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.blocks.run import Run
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.worker import Made, Packed, Worker
+from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
+from penstock.engines.spark.host import POSITION, TIE, HostOptions
+from penstock.program.compile import compile_plan
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import parse_query
+from penstock.streams.batches import take
+
+Batches = Iterator[pa.RecordBatch]
+
+PACKED = "lane int, payload binary"
+MADE = "number long, kind string, count long, payload binary"
+_COLUMNS: list[pa.Field[Any]] = [
+    pa.field("number", pa.int64()),
+    pa.field("kind", pa.string()),
+    pa.field("count", pa.int64()),
+    pa.field("payload", pa.binary()),
+]
+_MADE = pa.schema(_COLUMNS)
+_LANE: pa.Field[Any] = pa.field("lane", pa.int32())
+_PACKED = pa.schema([_LANE, _COLUMNS[-1]])
+
+PLACE = (POSITION, TIE)
+"""The last columns of rows on their way: what puts those of all cores in one order."""
+
+LETTERS = ("late", "dead")
+KIND, STREAM, TUPLE, REASON = TAGS = ("_kind", "_stream", "_tuple", "_reason")
+"""The columns that tell rows, late tuples and dead letters apart."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Tuples of one stream into frames of at most 65,536."""
+
+    lane: int
+    schema: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for start in range(0, batch.num_rows, MOST_TUPLES):
+                part = conformed(batch.slice(start, MOST_TUPLES), self.schema)
+                row = [{"lane": self.lane, "payload": ipc(part)}]
+                yield pa.RecordBatch.from_pylist(row, schema=_PACKED)
+
+
+@dataclass(frozen=True)
+class Process:
+    """The frames of bounded streams, all of them, through one core, without any state store."""
+
+    job: Job
+    options: HostOptions
+    core_of: dict[int, int]
+
+    def __call__(self, batches: Batches) -> Batches:
+        first = next(batches, None)
+        if first is None or not first.num_rows:
+            return  # a partition that no core was given
+        core = self.core_of[first.column("core")[0].as_py()]
+        worker = Worker(self.job, replace(self.options, core=core))
+        packed = _packed(chain([first], batches))
+        for number, made in enumerate(worker.take(packed, last=True)):
+            yield pa.RecordBatch.from_pylist([{"number": number, **vars(made)}], schema=_MADE)
+
+
+def _packed(batches: Batches) -> Iterator[Packed]:
+    for batch in batches:
+        lanes: list[Any] = batch.column("lane").to_pylist()
+        for lane, payload in zip(lanes, batch.column("payload"), strict=True):
+            yield Packed(lane, 0, payload.as_buffer())
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """Frames that the cores made into the rows of the result.
+
+    ``schema`` has the columns of the result as Spark expects them; behind them are the tags, if the
+    job asks for letters.
+    """
+
+    job: Job
+    schema: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        for made in _made(batches):
+            if made.kind == "rows":
+                batch = one_batch(from_ipc(made.payload))
+                yield self.rows(batch.columns[: -len(PLACE)], batch.num_rows)
+            elif self.job.letters and made.kind in LETTERS:
+                yield self.letter_rows(made)
+
+    def rows(self, columns: Sequence[Any], count: int) -> pa.RecordBatch:
+        """Rows of the query as rows of the result."""
+        columns = list(columns)
+        if self.job.letters:
+            nothing = pa.nulls(count, pa.string())
+            columns += [pa.array(["row"] * count), nothing, nothing, nothing]
+        return self._batch(columns)
+
+    def letter_rows(self, made: Made) -> pa.RecordBatch:
+        """Late tuples or dead letters as rows of the result, without values."""
+        found = list(zip(*json.loads(bytes(made.payload)), strict=True))
+        fields = list(self.schema)[: -len(TAGS)]
+        columns = [pa.nulls(made.count, field.type) for field in fields]
+        kinds = pa.array([made.kind] * made.count)
+        return self._batch([*columns, kinds, *(pa.array(column) for column in found)])
+
+    def _batch(self, columns: Sequence[Any]) -> pa.RecordBatch:
+        arrays = [_cast(a, f.type) for a, f in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class UnpackInOrder:
+    """As :class:`Unpack`, for all frames of a trigger at once, in the order of their positions."""
+
+    unpack: Unpack
+
+    def __call__(self, batches: Batches) -> Batches:
+        frames = sorted(_numbered(batches), key=lambda one: one[0])
+        tables = [from_ipc(made.payload) for _, made in frames if made.kind == "rows"]
+        if tables:
+            rows = one_batch(pa.concat_tables(tables))
+            positions, ties = (rows.column(name).to_numpy() for name in PLACE)
+            order = np.lexsort((ties, positions))  # stable: rows of one core stay as they came
+            for start in range(0, len(order), MOST_TUPLES):
+                part = take(rows, order[start : start + MOST_TUPLES])
+                yield self.unpack.rows(part.columns[: -len(PLACE)], part.num_rows)
+        for _, made in frames:
+            if self.unpack.job.letters and made.kind in LETTERS:
+                yield self.unpack.letter_rows(made)
+
+
+def _made(batches: Batches) -> Iterator[Made]:
+    return (made for _, made in _numbered(batches))
+
+
+def _numbered(batches: Batches) -> Iterator[tuple[int, Made]]:
+    """Frames, each with its number among those that its core made in the trigger."""
+    for batch in batches:
+        columns: list[list[Any]] = [batch.column(i).to_pylist() for i in range(3)]
+        for number, kind, count, payload in zip(*columns, batch.column(3), strict=True):
+            yield number, Made(kind, count, payload.as_buffer())
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A query whose rows depend on one tuple each, over one of its streams: no order, no state."""
+
+    job: Job
+    lane: int
+    schema: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        streams = [lane.stream for lane in self.job.lanes]
+        stream = streams[self.lane]
+        plan = bind(
+            parse_query(self.job.text), Catalog(streams), order_column=self.job.order_column
+        )
+        pipeline = Pipeline(compile_plan(plan))
+        unpack = Unpack(self.job, self.schema)
+        for batch in batches:
+            run = Run((conformed(batch, stream.schema),), np.arange(batch.num_rows))
+            for made in pipeline.process({stream.name.lower(): run}):
+                if len(made):
+                    yield unpack.rows(made.inputs[0].columns, len(made))
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the stream's own types, which may be others than Spark chose."""
+    if batch.schema.equals(schema):
+        return batch
+    arrays = [_cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: Any, kind: pa.DataType) -> Any:
+    return array if array.type.equals(kind) else array.cast(kind, safe=False)

@@ -1,0 +1,52 @@
+"""The stateful operator of a query over DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from penstock.engines.spark.core import SparkStore
+from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.worker import Packed, Worker, trigger
+from penstock.engines.spark.host import HostOptions
+from penstock.engines.spark.trigger import HostMemory
+
+MEMORY: HostMemory[Worker] = HostMemory(most=4)
+"""Of this worker process; Spark gives an operator no other place to keep anything in."""
+
+
+class JobCore(StatefulProcessor):
+    """Takes the frames of a trigger through one core.
+
+    ``core_of`` says which core a group is: the groups are numbers that Spark's hash puts in
+    partitions of their own.
+    """
+
+    def __init__(self, job: Job, options: HostOptions, core_of: dict[int, int]) -> None:
+        self._job = job
+        self._options = options
+        self._core_of = core_of
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._store = SparkStore(handle)
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        options = replace(self._options, core=self._core_of[int(key[0])])
+        outputs = trigger(self._job, options, _packed(rows), self._store, MEMORY)
+        for number, made in enumerate(outputs):
+            yield pd.DataFrame([{"number": number, **vars(made)}])
+
+    def close(self) -> None:
+        pass
+
+
+def _packed(rows: Iterator[pd.DataFrame]) -> Iterator[Packed]:
+    for part in rows:
+        for lane, at, payload in zip(part["lane"], part["at"], part["payload"], strict=True):
+            yield Packed(int(lane), int(at), payload)

@@ -1,0 +1,174 @@
+"""What one core does in one trigger: order the tuples, let the blocks work, keep the state."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from penstock.engines.spark.dataframes.job import QUERY, Job, text_of
+from penstock.engines.spark.dataframes.sequencer import Taken
+from penstock.engines.spark.frames import from_ipc, one_batch
+from penstock.engines.spark.host import Host, HostOptions, Output
+from penstock.engines.spark.state import FORMAT
+from penstock.engines.spark.trigger import CoreStore, Head, HostMemory
+from penstock.errors import PenstockError, StateError
+from penstock.program.instructions import CreateStream, Install, Instruction
+from penstock.streams.events import End
+
+_DESCRIPTION = "job"
+
+
+class Packed(NamedTuple):
+    """Tuples of one stream on their way to the cores: the number of its lane, and an Arrow stream.
+
+    ``at`` is the time of the trigger in milliseconds, the same when the trigger is replayed.
+    """
+
+    lane: int
+    at: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a core hands on: rows, letters, or a count (``taken``, ``held``, ``failures``)."""
+
+    kind: str
+    count: int
+    payload: bytes = b""
+
+
+class Worker:
+    """The blocks of one core with the tuples that wait before them."""
+
+    def __init__(self, job: Job, options: HostOptions) -> None:
+        self._job = job
+        self._first = options.core == 0
+        self._host = Host(options)
+        self._sequencer = job.sequencer()
+        self._described = ""
+
+    @property
+    def position(self) -> int:
+        """The position of the next event."""
+        return self._host.position
+
+    def take(self, packed: Iterable[Packed], last: bool = False) -> Iterator[Made]:
+        """Take the tuples of a trigger; ``last`` if there will never be another one."""
+        at = 0
+        batches: list[list[pa.RecordBatch]] = [[] for _ in self._job.lanes]
+        for one in packed:
+            batches[one.lane].append(one_batch(from_ipc(one.payload)))
+            at = one.at
+        if self.position == 0:
+            yield from self._made(self._host.process(self._instructions()))
+        taken = self._sequencer.take(batches, at, last)
+        if self._first:  # all cores see the same tuples; one of them speaks for all
+            yield from _counted(taken)
+        ends = [End(lane.stream.name) for lane in self._job.lanes] if last else []
+        yield from self._made(self._host.process((*taken.events, *ends)))
+
+    def _instructions(self) -> Iterator[Instruction]:
+        for lane in self._job.lanes:
+            yield CreateStream(lane.stream)
+        yield Install(QUERY, self._job.text)
+
+    def _made(self, outputs: Iterable[Output]) -> Iterator[Made]:
+        for output in outputs:
+            if output.kind == "failure":
+                raise PenstockError(*json.loads(output.payload))
+            if output.kind == "rows":
+                yield Made("rows", output.rows, output.payload)
+            elif output.kind == "letters":
+                letters = [
+                    (kind, stream, text, why)
+                    for kind, _, stream, text, why in json.loads(output.payload)
+                ]
+                yield from _letters(letters)
+
+    def save(self, store: CoreStore) -> None:
+        """Write what has changed since the last time."""
+        self._host.save(store)
+        self._sequencer.save(store)
+        if not self._described:
+            self._described = self._job.described()
+            store.put_text(_DESCRIPTION, self._described)
+
+    def load(self, position: int, texts: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
+        """Bring a new worker to what was saved; a state of another query is refused."""
+        self._described = texts[_DESCRIPTION]
+        if self._described != self._job.described():
+            other = " ".join(text_of(self._described).split())
+            mine = " ".join(self._job.text.split())
+            differs = (
+                f"of another query: {other}"
+                if other != mine
+                else (
+                    "of this query over other columns, or with another order_by, merge, watermark, "
+                    "letters or idle_timeout"
+                )
+            )
+            raise StateError(
+                f"the checkpoint is {differs}",
+                "Give the query a checkpointLocation of its own, or run the one that it is of.",
+            )
+        self._host.load(position, texts, chunks)
+        self._sequencer.load(texts, chunks)
+
+
+def _counted(taken: Taken) -> Iterator[Made]:
+    yield Made("taken", sum(map(len, taken.events)))
+    yield Made("held", taken.held)
+    yield from _letters([(one.kind, one.stream, one.text, one.reason) for one in taken.refused])
+
+
+def _letters(letters: list[tuple[str, str, str, str]]) -> Iterator[Made]:
+    """Late tuples and dead letters, those of one kind together."""
+    for kind in ("late", "dead"):
+        found = [letter[1:] for letter in letters if letter[0] == kind]
+        if found:
+            yield Made(kind, len(found), json.dumps(found).encode())
+
+
+def trigger(
+    job: Job,
+    options: HostOptions,
+    packed: Iterable[Packed],
+    store: CoreStore,
+    memory: HostMemory[Worker],
+) -> Iterator[Made]:
+    """One trigger of one core; the state is the truth, as in the resident processor."""
+    worker = _worker(job, options, store, memory)
+    yield from worker.take(packed)
+    worker.save(store)
+    token = uuid.uuid4().hex
+    store.set_head(Head(FORMAT, options.cores, worker.position, token))
+    memory.put(options, token, worker)
+
+
+def _worker(job: Job, options: HostOptions, store: CoreStore, memory: HostMemory[Worker]) -> Worker:
+    head = store.head()
+    if head is None:
+        return Worker(job, options)
+    if head.format != FORMAT:
+        raise StateError(
+            f"the checkpoint has state of format {head.format}, this is format {FORMAT}",
+            "Continue it with the version of Penstock that wrote it, or start with an empty "
+            "checkpointLocation.",
+        )
+    if head.cores != options.cores:
+        raise StateError(
+            f"the checkpoint was written with cores={head.cores}, and its windows are divided "
+            f"among so many; cores={options.cores} cannot read them",
+            f"Pass cores={head.cores}, or start with an empty checkpointLocation.",
+        )
+    worker = memory.take(options, head.token)
+    if worker is None:
+        worker = Worker(job, options)
+        worker.load(head.position, store.texts(), store.chunks())
+    return worker

@@ -1,0 +1,40 @@
+"""A query whose blocks are in the cores: its program, and what the cores last said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.program.blocks import Program
+
+
+class Placed:
+    """What the driver knows of a query's blocks."""
+
+    def __init__(self, number: int, program: Program) -> None:
+        self.number = number
+        self.program = program
+        self._by_core: dict[int, dict[str, Any]] = {}
+
+    def told(self, core: int, measures: dict[str, Any]) -> None:
+        """A core's measures, which replace what it said before."""
+        self._by_core[core] = measures
+
+    def measures(self) -> dict[str, Any]:
+        """The measures of all cores together."""
+        said = list(self._by_core.values())
+        if not said:
+            return {"tuples_in": {}, "rows_out": 0}
+        first = said[0]
+        summed = ("expression_failures", "comparisons", "matches", "window_bytes")
+        return {
+            "tuples_in": dict(first["tuples_in"]),
+            "rows_out": sum(one["counts"]["rows_out"] for one in said),
+            "late": first["counts"]["late"],
+            "dead_letters": first["counts"]["dead"],
+            **{name: sum(one.get(name, 0) for one in said) for name in summed},
+            "kernels": first.get("kernels", []),
+            "window_tuples": first.get("window_tuples", []),
+        }
+
+    def clear(self) -> None:
+        """The cores let the blocks go by themselves, at the position of the drop."""

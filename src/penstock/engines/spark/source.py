@@ -1,0 +1,91 @@
+"""The streaming source that reads the log, by its one offset and with an admission limit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from penstock.engines.spark import log
+from penstock.engines.spark.frames import SPARK_SCHEMA
+
+REGISTRY = "registry.json"
+
+
+class LogSource(DataSource):
+    """Options: ``folder``, ``rowsPerTrigger`` (tuples, not frames), ``partitions``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock-log"
+
+    def schema(self) -> str:
+        return SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return LogReader(
+            Path(self.options["folder"]),
+            int(self.options["rowsPerTrigger"]),
+            int(self.options["partitions"]),
+        )
+
+
+class LogPartition(InputPartition):
+    """Neighbouring segments, read by one task."""
+
+    def __init__(self, names: list[log.Segment]) -> None:
+        super().__init__(names)
+
+
+class LogReader(DataSourceStreamReader):
+    """Offsets are ``{"position": n}``: everything before position n has been read."""
+
+    def __init__(self, folder: Path, rows_per_trigger: int, partitions: int) -> None:
+        self._folder = folder
+        self._rows = rows_per_trigger
+        self._partitions = partitions
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"position": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._rows)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """As many segments as the limit lets in, but one at least."""
+        most = None if isinstance(limit, ReadAllAvailable) else self._rows
+        position, tuples = start["position"], 0
+        for segment in log.segments(self._folder):
+            if segment.next <= position:
+                continue
+            tuples += segment.tuples
+            if most is not None and tuples > most and position > start["position"]:
+                break
+            position = segment.next
+        return {"position": position}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        asked = [
+            segment
+            for segment in log.segments(self._folder)
+            if start["position"] <= segment.first and segment.next <= end["position"]
+        ]
+        count = min(self._partitions, len(asked))
+        cuts = [len(asked) * i // count for i in range(count + 1)] if count else []
+        return [LogPartition(asked[begin:stop]) for begin, stop in pairwise(cuts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for segment in partition.value:
+            yield from log.read(self._folder, segment)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Spark will never ask for anything before ``end`` again."""
+        registry = self._folder / REGISTRY
+        known = json.loads(registry.read_text())["position"] if registry.exists() else 0
+        log.forget(self._folder, end["position"], known)

@@ -1,0 +1,216 @@
+"""The state of a core in chunks: a trigger writes what is new and deletes what has expired.
+
+A window is kept as chunks of neighbouring tuples, each under a key of its own, beside a small
+summary of everything that is not a tuple. Why a reload is exact: the spans of a window's chunks,
+written with the same commit, cover every tuple it holds; a chunk holds the *last* tuples of its
+span, since the front of the oldest one may have expired when it was written; and what a block
+changes in place (who was matched, who has expired out of order) is compared with what was last
+written and written again chunk by chunk. Small chunks are merged the way a binary counter carries,
+so a tuple is written a logarithmic number of times however small the triggers are. Where cores
+share a window (its column ``own`` says whose each tuple is), a core keeps its own tuples alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.blocks.state import BlockState
+from penstock.engines.spark.frames import from_ipc, ipc, one_batch
+
+FORMAT = 1
+"""Of the state store and the log; a checkpoint of another format is refused."""
+
+FULL = 65_536
+"""Chunks of this many tuples are not merged any further."""
+
+Column = npt.NDArray[Any]
+Spans = list[list[int]]
+
+
+class ChunkStore(Protocol):
+    """Where chunks are kept by key."""
+
+    def put(self, key: str, data: bytes) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+@dataclass
+class _Written:
+    """What the store holds of one window."""
+
+    spans: Spans = field(default_factory=list)
+    numbering: int = 0
+    first: int = 0
+    columns: dict[str, Column] = field(default_factory=dict)
+
+
+class BlockChunks:
+    """Keeps the state of one block in a store, writing what changed since the last time."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._windows: dict[str, _Written] = {}
+
+    def save(self, state: BlockState, store: ChunkStore) -> dict[str, Any]:
+        """Bring the store up to the state; returns the summary to keep beside the chunks."""
+        for name, (schema, batches) in state.rows.items():
+            window = self._windows.setdefault(name, _Written())
+            self._save_window(name, window, state, schema, batches, store)
+        return {
+            "values": state.values,
+            "spans": {name: window.spans for name, window in self._windows.items()},
+            "columns": {
+                key: str(column.dtype)
+                for window in self._windows.values()
+                for key, column in window.columns.items()
+            },
+        }
+
+    def _save_window(
+        self,
+        name: str,
+        window: _Written,
+        state: BlockState,
+        schema: pa.Schema,
+        batches: list[pa.RecordBatch],
+        store: ChunkStore,
+    ) -> None:
+        first = state.values[name]["first"]
+        after = first + sum(batch.num_rows for batch in batches)
+        columns = {
+            key: column
+            for key, column in state.columns.items()
+            if key.startswith(f"{name}.") and len(column) == after - first
+        }
+        if window.numbering != state.values[name].get("numbering", 0):
+            self._delete(name, window.spans, columns, store)
+            window.spans, window.columns = [], {}
+            window.numbering = state.values[name]["numbering"]
+        gone, fresh, window.spans = next_spans(window.spans, first, after)
+        self._delete(name, gone, columns, store)
+        table = pa.Table.from_batches(batches, schema)
+        own = columns.get(f"{name}.own")
+        for start, stop in fresh:
+            begin = max(start, first)
+            tuples = table.slice(begin - first, stop - begin)
+            if own is not None:
+                tuples = tuples.filter(pa.array(own[begin - first : stop - first]))
+            store.put(self._key(name, start), ipc(tuples))
+        for key, column in columns.items():
+            before = window.columns.get(key)
+            for start, stop in window.spans:
+                begin = max(start, first)
+                part = column[begin - first : stop - first]
+                if [start, stop] not in fresh and before is not None:
+                    written = before[begin - window.first : stop - window.first]
+                    if np.array_equal(part, written):
+                        continue
+                store.put(self._key(key, start), _column_bytes(part))
+        window.first, window.columns = first, columns
+
+    def _delete(self, name: str, spans: Spans, columns: Iterable[str], store: ChunkStore) -> None:
+        for start, _ in spans:
+            for key in (name, *columns):
+                store.delete(self._key(key, start))
+
+    def _key(self, name: str, start: int) -> str:
+        return f"{self._prefix}/{name}/{start}"
+
+    def load(
+        self, empty: BlockState, summary: dict[str, Any], chunks: Mapping[str, bytes]
+    ) -> BlockState:
+        """The state that was saved. ``empty`` is that of a new block: which windows it has."""
+        state = BlockState(summary["values"])
+        for name, (schema, _) in empty.rows.items():
+            spans: Spans = summary["spans"].get(name, [])
+            first = state.values[name]["first"]
+            numbering = state.values[name].get("numbering", 0)
+            window = self._windows[name] = _Written(spans, numbering, first)
+            for key, dtype in summary["columns"].items():
+                if key.startswith(f"{name}."):
+                    state.columns[key] = self._column(key, np.dtype(dtype), spans, first, chunks)
+                    window.columns[key] = state.columns[key].copy()
+            for key, column in empty.columns.items():
+                state.columns.setdefault(key, column)
+            own = state.columns.get(f"{name}.own") if spans else None
+            batches = []
+            for start, stop in spans:
+                batch = one_batch(from_ipc(chunks[self._key(name, start)]))
+                begin = max(start, first)
+                if own is not None:
+                    batches.append(_spread(batch, own[begin - first : stop - first]))
+                else:
+                    batches.append(batch.slice(batch.num_rows - (stop - begin)))
+            state.rows[name] = (schema, batches)
+        return state
+
+    def _column(
+        self,
+        key: str,
+        dtype: np.dtype[Any],
+        spans: Spans,
+        first: int,
+        chunks: Mapping[str, bytes],
+    ) -> Column:
+        parts: list[Column] = [np.empty(0, dtype)]
+        for start, stop in spans:
+            part = _bytes_column(chunks[self._key(key, start)], dtype)
+            parts.append(part[len(part) - (stop - max(start, first)) :])
+        return np.concatenate(parts)
+
+    def forget(self, store: ChunkStore) -> None:
+        """The block is gone: delete all its chunks."""
+        for name, window in self._windows.items():
+            self._delete(name, window.spans, window.columns, store)
+
+
+def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Spans]:
+    """Spans to delete, spans to write, and all spans once the window is ``first .. after - 1``.
+
+    >>> next_spans([[0, 8], [8, 10]], 9, 11)
+    ([[0, 8]], [[10, 11]], [[8, 10], [10, 11]])
+    >>> next_spans([[0, 8], [8, 10], [10, 11]], 2, 13)
+    ([[10, 11]], [[8, 13]], [[0, 8], [8, 13]])
+    """
+    gone = [span for span in spans if span[1] <= first]
+    kept = [span for span in spans if span[1] > first]
+    known = kept[-1][1] if kept else max(first, spans[-1][1] if spans else first)
+    fresh: Spans = []
+    if after > known:
+        start, stop = known, after
+        while kept and kept[-1][1] - kept[-1][0] <= min(stop - start, FULL - 1):
+            start = kept[-1][0]
+            gone.append(kept.pop())
+        fresh = [[cut, min(cut + FULL, stop)] for cut in range(start, stop, FULL)]
+        # What is written under the key of a part that was merged is not to be deleted.
+        starts = {span[0] for span in fresh}
+        gone = [span for span in gone if span[0] not in starts]
+    return gone, fresh, kept + fresh
+
+
+def _spread(batch: pa.RecordBatch, own: Column) -> pa.RecordBatch:
+    """A core's own tuples at their places, and NULLs, which nobody reads, at those of others."""
+    gone = batch.num_rows - int(np.count_nonzero(own))
+    places = np.cumsum(own) - 1 + gone
+    return batch.take(pa.array(places, mask=~own))
+
+
+def _column_bytes(column: Column) -> bytes:
+    """Booleans are eight to a byte, behind the number of them that the last byte has."""
+    if column.dtype != np.bool_:
+        return column.tobytes()
+    return bytes([len(column) % 8]) + np.packbits(column).tobytes()
+
+
+def _bytes_column(data: bytes, dtype: np.dtype[Any]) -> Column:
+    if dtype != np.bool_:
+        return np.frombuffer(data, dtype)
+    count = (len(data) - 1) * 8 - (8 - data[0]) % 8
+    return np.unpackbits(np.frombuffer(data, np.uint8, offset=1), count=count).astype(np.bool_)

@@ -1,0 +1,142 @@
+"""Queries over DataFrames without Spark: triggers of the cores, driven step by step.
+
+Only the JVM is replaced. Attempts can be made to fail and the memory of a worker to be lost, and
+frames come in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types
+from tests.engines.spark.in_process import DictStore
+
+from penstock.engines.spark.dataframes.check import Wish, check
+from penstock.engines.spark.dataframes.columns import WATERMARK, Source
+from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.packing import PLACE
+from penstock.engines.spark.dataframes.worker import Made, Packed, Worker, trigger
+from penstock.engines.spark.frames import from_ipc, ipc
+from penstock.engines.spark.host import HostOptions
+from penstock.engines.spark.trigger import HostMemory
+
+COLUMNS: dict[str, types.DataType] = {
+    "ts": types.LongType(),
+    "id": types.LongType(),
+    "x": types.IntegerType(),
+    "note": types.StringType(),
+}
+SCHEMA = pa.schema(
+    [("ts", pa.int64()), ("id", pa.int64()), ("x", pa.int32()), ("note", pa.string())]
+)
+Row = tuple[Any, ...]
+Trigger = list[tuple[int, list[Row]]]
+"""Tuples as they come in one trigger: parts, each of one stream by its number."""
+
+
+def source(
+    name: str,
+    columns: dict[str, types.DataType] = COLUMNS,
+    bounded: bool = False,
+    watermark: tuple[str, int] | None = None,
+) -> Source:
+    """A DataFrame of these columns; ``watermark`` is a column and its delay in milliseconds."""
+    fields = [types.StructField(column, kind) for column, kind in columns.items()]
+    for field in fields:
+        if watermark is not None and field.name == watermark[0]:
+            field.metadata = {WATERMARK: watermark[1]}
+    return Source(name, types.StructType(fields), bounded, "UTC")
+
+
+def job_of(sql: str, *sources: Source, **wish: Any) -> Job:
+    """The job of a query; over such of the streams r and s as it reads, unless others are given."""
+    named = [source(name) for name in "rs" if re.search(rf"(FROM|JOIN) {name}\b", sql)]
+    return check(sql, sources or named, Wish(**wish))[0]
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+class Cluster:
+    """The cores of a query with their state; what the committed attempts made."""
+
+    def __init__(self, job: Job, cores: int, chance: random.Random | None = None) -> None:
+        self.job = job
+        self.cores = cores
+        self.chance = chance
+        self.stores = [DictStore() for _ in range(cores)]
+        self.memory: HostMemory[Worker] = HostMemory(most=8)
+        self.made: list[tuple[int, Made]] = []
+        self.at = 0
+
+    def forget(self) -> None:
+        """Lose what the workers remember: all that is left is the state."""
+        self.memory = HostMemory(most=8)
+
+    def _happens(self, probability: float) -> bool:
+        return self.chance is not None and self.chance.random() < probability
+
+    def trigger(self, parts: Trigger, at: int | None = None) -> list[Made]:
+        """One trigger on all cores; what it made."""
+        self.at = self.at + 1 if at is None else at
+        packed = [Packed(lane, self.at, self._pack(lane, rows)) for lane, rows in parts if rows]
+        made: list[tuple[int, Made]] = []
+        for core, store in enumerate(self.stores):
+            if self._happens(0.2):
+                self.forget()
+            while self._happens(0.2):  # an attempt that fails, before or after its last row
+                outputs = self._attempt(core, packed)
+                for _ in range(self.chance.randrange(4) if self.chance else 0):
+                    next(outputs, None)
+                if self._happens(0.5):
+                    list(outputs)
+                store.roll_back()
+            made += [(number, one) for number, one in enumerate(self._attempt(core, packed))]
+            store.commit()
+        self.made += made
+        return [one for _, one in made]
+
+    def _attempt(self, core: int, packed: list[Packed]) -> Any:
+        if self.chance is not None:
+            packed = self.chance.sample(packed, len(packed))
+        options = HostOptions(
+            checkpoint="c",
+            cores=self.cores,
+            core=core,
+            batch_rows=7,
+            compile_predicates=False,
+            windows_required=not self.job.bounded,
+            order_column=self.job.order_column,
+        )
+        return trigger(self.job, options, packed, self.stores[core], self.memory)
+
+    def _pack(self, lane: int, rows: list[Row]) -> bytes:
+        names = self.job.lanes[lane].stream.schema.names
+        return ipc(batch_of(rows).select(names))
+
+    def rows(self) -> list[Row]:
+        """All rows so far, in the order that the cores together give them."""
+        tables = [from_ipc(one.payload) for _, one in self.made if one.kind == "rows"]
+        if not tables:
+            return []
+        rows = pa.concat_tables(tables).combine_chunks()
+        position, tie = (rows.column(name).to_numpy() for name in PLACE)
+        rows = rows.take(np.lexsort((tie, position)))
+        columns = [rows.column(i).to_pylist() for i in range(rows.num_columns - len(PLACE))]
+        return list(zip(*columns, strict=True))
+
+    def letters(self, kind: str) -> list[tuple[str, str, str]]:
+        """Late tuples or dead letters: stream, text, reason."""
+        found = [json.loads(one.payload) for _, one in self.made if one.kind == kind]
+        return [tuple(letter) for letters in found for letter in letters]
+
+    def written(self) -> int:
+        return sum(store.written for store in self.stores)

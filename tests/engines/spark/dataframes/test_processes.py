@@ -1,0 +1,92 @@
+"""Queries over DataFrames in sessions of another kind: one that retries tasks, one of Connect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+import penstock.spark as pss
+from penstock.engines.spark.java import find_java, java_home
+from tests.engines.spark.dataframes.files import Folder, rows, run
+
+folder = Path(sys.argv[1])
+size = 120
+tables = [pa.table({"ts": range(size), "x": [i * k % 7 for i in range(size)]}) for k in (3, 5)]
+folders = [
+    Folder(folder / name).add(table.slice(0, 50), table.slice(50))
+    for name, table in zip("rs", tables, strict=True)
+]
+SQL = "SELECT r.ts, s.ts FROM r [ROWS 10] JOIN s [ROWS 10] ON r.x = s.x"
+
+def wanted(spark):
+    left, right = (one.table(spark) for one in folders)
+    every = pss.sql(SQL, r=left, s=right, order_by="ts", cores=1)
+    # The tuples at the end of the streams are still held.
+    return sorted(map(tuple, every.where(f"greatest(r_ts, s_ts) < {size - 1}").collect()), key=str)
+"""
+
+RETRY = """
+from penstock.engines.spark.session import _start
+from tests.engines.spark.dataframes.test_sql import FailOnce
+
+spark = _start("local[2,4]")
+left, right = (one.stream(spark) for one in folders)
+left = left.mapInArrow(FailOnce(folder / "before"), left.schema)
+pairs = pss.sql(SQL, r=left, s=right, order_by="ts", cores=2)
+run(pairs.mapInArrow(FailOnce(folder / "after"), pairs.schema), folder)
+print([(folder / name).exists() for name in ("before", "after")])
+print(len(rows(spark, folder)) > 100, rows(spark, folder) == wanted(spark))
+spark.stop()
+"""
+
+CONNECT = """
+import os
+from pyspark.sql import SparkSession
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["JAVA_HOME"] = str(java_home(find_java()))
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+left, right = (one.stream(spark) for one in folders)
+try:
+    pss.sql(SQL, r=left, s=right, order_by="ts")
+except Exception as error:
+    print(error)
+run(pss.sql(SQL, r=left, s=right, order_by="ts", cores=2), folder)
+print(len(rows(spark, folder)) > 100, rows(spark, folder) == wanted(spark))
+spark.stop()
+"""
+
+
+def output(code: str, folder: Path) -> list[str]:
+    """What a program prints, without the warnings of Spark."""
+    root = str(Path(__file__).parents[4])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + code, str(folder)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_task_that_failed_in_the_middle_is_tried_again(tmp_path: Path) -> None:
+    assert output(RETRY, tmp_path) == ["[True, True]", "True True"]
+
+
+def test_spark_connect_gives_the_same_rows(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason='needs pip install "pyspark[connect]"')
+    assert output(CONNECT, tmp_path) == [
+        "Spark Connect does not tell how many cores there are",
+        "Pass a number: pss.sql(..., cores=4).",
+        "True True",
+    ]

@@ -1,0 +1,322 @@
+"""Continuous SQL over DataFrames, on Spark: the oracle's rows, each once, whatever happens."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from tests.engines.spark.dataframes.files import Folder, cut, rows, run
+
+import penstock.spark as pss
+from penstock.engines.spark.session import Session
+from penstock.errors import InputError
+from penstock.oracle.oracle import Oracle
+from penstock.streams.schema import Stream
+
+COUNT = (
+    "SELECT r.id, s.id FROM r [ROWS 20] JOIN s [ROWS 30] ON r.x BETWEEN s.x - 1 AND s.x + 1 "
+    "AND r.x <> 3"
+)
+OUTER = "SELECT r.id, s.id FROM r [RANGE 5 SECONDS] FULL JOIN s [RANGE 9 SECONDS] ON r.x = s.x"
+
+
+@pytest.fixture(scope="module")
+def spark(session: Session) -> SparkSession:
+    """The user's session: with Spark's own number of partitions and state store."""
+    return session.spark.newSession()
+
+
+def table(seed: int, size: int = 200, jitter: int = 0) -> pa.Table:
+    """Tuples by time, with ties, and out of order by at most so many milliseconds."""
+    chance = np.random.default_rng(seed)
+    ts = np.cumsum(chance.integers(0, 3, size)) * 500
+    order = np.argsort(ts + chance.integers(0, jitter + 1, size), kind="stable")
+    columns = {
+        "ts": pa.array(ts * 1000, pa.timestamp("us", "UTC")),
+        "id": pa.array(np.arange(size)),
+        "x": pa.array(chance.integers(0, 12, size), pa.int32()),
+    }
+    return pa.table(columns).take(order)
+
+
+def expected(sql: str, r: pa.Table, s: pa.Table, delay: int | None, end: bool = False) -> list[Any]:
+    """The oracle's rows. ``delay``: tuples up to the frontier alone, None for all of them."""
+    oracle = Oracle(order_column="ts")
+    found = []
+    for number, given in enumerate((r, s)):
+        oracle.create_stream(Stream.of("rs"[number], given.schema, time="ts"))
+        found += [(row["ts"], number, row["id"], row) for row in given.to_pylist()]
+    frontier = min(max(row[0] for row in found if row[1] == n) for n in (0, 1))
+    oracle.install("q", sql)
+    for ts, number, _, row in sorted(found, key=lambda one: one[:3]):
+        if delay is None or ts < frontier - datetime.timedelta(milliseconds=delay):
+            batch = pa.RecordBatch.from_pylist([row], schema=r.schema)
+            oracle.tuples("rs"[number], batch)
+    if end:
+        oracle.end(None)
+    return [row for _, row in oracle.rows["q"]]
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_count_window_gives_each_row_once_across_restarts(
+    spark: SparkSession, tmp_path: Path, files: int
+) -> None:
+    tables = [table(seed) for seed in (1, 2)]
+    pieces = [cut(tables[0], 50, 7), cut(tables[1], 90, 60)]
+    folders = [Folder(tmp_path / name).add(*p[:2]) for name, p in zip("rs", pieces, strict=True)]
+
+    def pairs() -> Any:
+        left, right = (folder.stream(spark, files) for folder in folders)
+        return pss.sql(COUNT, r=left, s=right, order_by="ts", cores=2)
+
+    run(pairs(), tmp_path)
+    for folder, piece in zip(folders, pieces, strict=True):
+        folder.add(piece[2])
+    query = run(pairs(), tmp_path)
+    assert rows(spark, tmp_path) == sorted(expected(COUNT, *tables, delay=0), key=str)
+    counts = query.lastProgress["observedMetrics"]["penstock"].asDict()
+    taken = expected("SELECT id FROM r UNION ALL SELECT id FROM s", *tables, delay=0)
+    held = sum(t.num_rows for t in tables) - len(taken)
+    assert (counts["late"], counts["dead"], counts["held"]) == (0, 0, held)
+
+
+def test_a_watermark_is_the_slack_of_a_time_window(spark: SparkSession, tmp_path: Path) -> None:
+    tables = [table(seed, jitter=2000) for seed in (3, 4)]
+    folders = [
+        Folder(tmp_path / name).add(*cut(t, 30, 110)) for name, t in zip("rs", tables, strict=True)
+    ]
+    left, right = (f.stream(spark).withWatermark("ts", "2 seconds") for f in folders)
+    run(pss.sql(OUTER, r=left, s=right, cores=2), tmp_path)
+    slack = OUTER.replace("SECONDS]", "SECONDS SLACK 2 SECONDS]")
+    assert rows(spark, tmp_path) == sorted(expected(slack, *tables, delay=None), key=str)
+
+
+def test_static_dataframes_give_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+    tables = [table(seed) for seed in (5, 6)]
+    left, right = (
+        Folder(tmp_path / name).add(t).table(spark) for name, t in zip("rs", tables, strict=True)
+    )
+    pairs = pss.sql(COUNT + " EMIT ORDER inner", r=left, s=right, order_by="ts", cores=2)
+    assert list(map(tuple, pairs.collect())) == expected(COUNT, *tables, delay=None, end=True)
+    every = pss.sql(
+        "SELECT r.id, s.x FROM r LEFT JOIN s ON r.x = s.x AND s.id < 20", r=left, s=right
+    )
+    spark_join = (
+        left.alias("r")
+        .join(right.alias("s"), F.expr("r.x = s.x AND s.id < 20"), "left")
+        .selectExpr("r.id", "s.x")
+    )
+    assert sorted(every.collect(), key=str) == sorted(spark_join.collect(), key=str)
+
+
+def test_ordered_output_comes_in_order_out_of_several_cores(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [table(seed) for seed in (7, 8)]
+    folders = [
+        Folder(tmp_path / name).add(*cut(t, 120)) for name, t in zip("rs", tables, strict=True)
+    ]
+    left, right = (folder.stream(spark) for folder in folders)
+    pairs = pss.sql(COUNT + " EMIT ORDER inner", r=left, s=right, order_by="ts", cores=2)
+    found: list[Any] = []
+
+    def keep(batch: Any, number: int) -> None:
+        found.extend(map(tuple, batch.collect()))
+
+    pairs.writeStream.foreachBatch(keep).option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    ).trigger(availableNow=True).start().awaitTermination()
+    assert found == expected(COUNT, *tables, delay=0)
+
+
+def test_late_tuples_and_dead_letters_are_rows_of_the_same_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def at(*seconds: int | None) -> pa.Table:
+        moments = [None if s is None else s * 1_000_000 for s in seconds]
+        size = len(seconds)
+        columns = [pa.array(moments, pa.timestamp("us", "UTC")), pa.array(range(size))]
+        return pa.table([*columns, pa.array([1] * size, pa.int32())], ["ts", "id", "x"])
+
+    left = Folder(tmp_path / "r").add(at(10, None), at(5, 11)).stream(spark)
+    right = Folder(tmp_path / "s").add(at(10), at(11)).stream(spark)
+    left, right = (df.withWatermark("ts", "1 second") for df in (left, right))
+    both = pss.sql(OUTER.replace("FULL", "INNER"), r=left, s=right, cores=2, letters=True)
+    found: dict[str, list[Any]] = {"rows": [], "late": [], "dead": []}
+
+    def keep(batch: Any, number: int) -> None:
+        with pss.split(batch) as parts:
+            for name, kept in found.items():
+                kept.extend(map(tuple, getattr(parts, name).collect()))
+
+    query = both.writeStream.foreachBatch(keep).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sorted(found["rows"]) == [(0, 0), (0, 0), (1, 0), (1, 0)]
+    assert found["late"] == [
+        (
+            "r",
+            "TIMESTAMP '1970-01-01 00:00:05+00:00', 0, 1",
+            "ts = TIMESTAMP '1970-01-01 00:00:05+00:00' is before the punctuation "
+            "TIMESTAMP '1970-01-01 00:00:09+00:00'",
+        )
+    ]
+    assert found["dead"] == [("r", "NULL, 1, 1", "NULL in time attribute ts")]
+    # Spark runs a trigger without rows after one that moved its watermark.
+    busy = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    counts = [progress["observedMetrics"]["penstock"].asDict() for progress in busy]
+    assert [(c["tuples_in"], c["rows_out"], c["late"], c["dead"]) for c in counts] == [
+        (3, 1, 0, 1),
+        (3, 3, 1, 0),
+    ]
+
+
+class FailOnce:
+    """Fails in the middle of a batch, once: the file says that it has."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = str(marker)
+
+    def __call__(self, batches: Any) -> Any:
+        import os
+
+        for batch in batches:
+            yield batch
+            if not os.path.exists(self._marker):
+                with open(self._marker, "w"):
+                    raise RuntimeError("failed once")
+
+
+def test_a_batch_that_failed_in_the_middle_is_done_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [table(seed) for seed in (9, 10)]
+    folders = [
+        Folder(tmp_path / name).add(*cut(t, 80)) for name, t in zip("rs", tables, strict=True)
+    ]
+
+    def pairs() -> Any:
+        left, right = (folder.stream(spark) for folder in folders)
+        made = pss.sql(COUNT, r=left, s=right, order_by="ts", cores=2)
+        return made.mapInArrow(FailOnce(tmp_path / "failed"), made.schema)
+
+    with pytest.raises(StreamingQueryException, match="failed once"):
+        run(pairs(), tmp_path)
+    run(pairs(), tmp_path)
+    assert rows(spark, tmp_path) == sorted(expected(COUNT, *tables, delay=0), key=str)
+
+
+def test_a_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folders = [Folder(tmp_path / name).add(table(1)) for name in "rs"]
+
+    def start(sql: str, cores: int, **options: Any) -> None:
+        left, right = (folder.stream(spark) for folder in folders)
+        run(pss.sql(sql, r=left, s=right, order_by="ts", cores=cores, **options), tmp_path)
+
+    start(COUNT, 2)
+    for folder in folders:
+        folder.add(table(2))
+    for sql, cores, options, message in (
+        (
+            "SELECT r.id, s.id FROM r [ROWS 7] JOIN s [ROWS 30] ON r.x = s.x",
+            2,
+            {},
+            f"the checkpoint is of another query: {COUNT}\nGive the query a checkpointLocation of "
+            "its own, or run the one that it is of.",
+        ),
+        (
+            COUNT,
+            2,
+            {"idle_timeout": 60},
+            "the checkpoint is of this query over other columns, or with another order_by, merge, "
+            "watermark, letters or idle_timeout\nGive the query a checkpointLocation of its own, "
+            "or run the one that it is of.",
+        ),
+        (
+            COUNT,
+            3,
+            {},
+            "the checkpoint was written with cores=2, and its windows are divided among so many; "
+            "cores=3 cannot read them\nPass cores=2, or start with an empty checkpointLocation.",
+        ),
+    ):
+        with pytest.raises(StreamingQueryException) as error:
+            start(sql, cores, **options)
+        assert message in str(error.value)
+
+
+def test_every_type_passes_and_the_session_stays_as_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before = spark.conf.getAll
+    values = {
+        "k": pa.array([1, 2], pa.int8()),
+        "d": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "day": pa.array([datetime.date(2024, 2, 29), None]),
+        "b": pa.array([b"\x00", None]),
+        "f": pa.array([0.5, float("inf")], pa.float32()),
+        "t": pa.array([True, None]),
+        "tags": pa.array([["a", None], None]),
+        "at": pa.array([{"x": 1, "y": None}, None]),
+        "m": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    }
+    left = Folder(tmp_path / "r").add(pa.table(values)).table(spark)
+    names = ", ".join(f"a.{name}" for name in values)
+    sql = f"SELECT {names}, b.k + 1 AS next FROM r AS a JOIN r AS b ON a.k = b.k"
+    out = pss.sql(sql, r=left, cores=2)
+    assert [f.dataType for f in out.schema][:-1] == [f.dataType for f in left.schema]
+    wanted = left.withColumn("next", F.expr("k + 1"))
+    assert sorted(out.collect(), key=str) == sorted(wanted.collect(), key=str)
+    assert spark.conf.getAll == before
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "200"
+
+
+def test_a_selection_needs_no_order_and_no_state(spark: SparkSession, tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "r").add(*cut(table(1), 50))
+    out = pss.sql("SELECT id * 2 AS twice FROM r WHERE x > 5", r=folder.stream(spark))
+    query = run(out, tmp_path)
+    wanted = folder.table(spark).where("x > 5").selectExpr("id * 2 AS twice")
+    assert rows(spark, tmp_path) == sorted(map(tuple, wanted.collect()), key=str)
+    assert query.lastProgress["stateOperators"] == []
+
+
+def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(InputError) as error:
+        pss.sql("SELECT id FROM r", r=[1])
+    assert str(error.value) == (
+        "r is list, no DataFrame of Spark\nPass a DataFrame, streaming or static."
+    )
+    with pytest.raises(InputError) as error:
+        pss.sql("SELECT id FROM r")
+    assert str(error.value) == (
+        "pss.sql has no DataFrame to read\nPass one for each stream: pss.sql(..., r=df)."
+    )
+    with pytest.raises(InputError) as error:
+        pss.split(spark.range(1))
+    assert str(error.value) == (
+        "the batch has no column _kind, which tells rows from letters\n"
+        "Make it with pss.sql(..., letters=True), and keep its columns."
+    )
+    for wrong, message in (
+        ({"cores": 0}, "cores=0 is no number of cores\nPass 1 or more."),
+        (
+            {"idle_timeout": -1},
+            "idle_timeout=-1 is no time\nPass a number of seconds above 0.",
+        ),
+    ):
+        with pytest.raises(InputError) as error:
+            pss.sql("SELECT id FROM r", r=spark.range(1), **wrong)
+        assert str(error.value) == message
+    with pytest.raises(InputError) as error:
+        pss.sql("SELECT id AS _kind FROM r", r=spark.range(1), letters=True)
+    assert str(error.value) == (
+        "with letters=True the result has a column _kind of its own\n"
+        "Give yours another name in the select list: SELECT _kind AS name."
+    )

@@ -1,0 +1,109 @@
+"""What the Spark engine does when a core fails, lags behind, or nobody drains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.spark.in_process import Cluster, connected, finish
+
+import penstock as ps
+from penstock.blocks.run import Run
+from penstock.engines.shared.pipeline import Pipeline
+
+STREAMS = "CREATE STREAM R (x INT); CREATE STREAM S (x INT)"
+ALL = "SELECT r.x AS r, s.x AS s FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON TRUE"
+
+
+def numbers(start: int, stop: int) -> list[dict[str, int]]:
+    return [{"x": x} for x in range(start, stop)]
+
+
+@pytest.fixture
+def second_core_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second core fails at the tuple with x = 3, before it has made anything of it."""
+    process = Pipeline.process
+
+    def failing(self: Any, runs: Any) -> Iterator[Run]:
+        here = bool(self.joins) and self._share is not None and self._share.core == 1
+        if here and any(3 in run.inputs[0].column(0).to_pylist() for run in runs.values()):
+            raise ZeroDivisionError("boom")
+        return process(self, runs)
+
+    monkeypatch.setattr(Pipeline, "process", failing)
+
+
+def test_a_query_that_fails_on_one_core_stops_on_all(
+    second_core_fails: None, tmp_path: Path
+) -> None:
+    message = (
+        "query 'all' has failed and is stopped (ZeroDivisionError: boom); every other query has "
+        "taken the input\n"
+        "Drop it, and install it again once its cause is mended; this is a defect of Penstock."
+    )
+    cluster = Cluster()
+    options: dict[str, Any] = {
+        "checkpoint": tmp_path / "c", "cores": 2, "batch_rows": 1, "compile_predicates": False,
+    }  # fmt: skip
+    with connected(cluster, **options) as engine:
+        engine.sql(STREAMS)
+        query = engine.install(ALL, name="all")
+        other = engine.install("SELECT x FROM S WHERE x > 2", name="other")
+        engine.push("R", numbers(0, 2))
+        engine.push("S", numbers(0, 5))
+        with pytest.raises(ps.PenstockError) as error:
+            finish(engine)
+        assert str(error.value) == message
+        whole = [{"r": r, "s": s} for s in range(3) for r in range(2)]
+        assert query.rows().to_pylist() == whole, "the first core's rows of 3 and 4 are not whole"
+        assert other.rows().to_pylist() == [{"x": 3}, {"x": 4}]
+    with connected(cluster, **options) as engine:
+        engine.push("S", numbers(5, 6))
+        with pytest.raises(ps.PenstockError) as error:
+            finish(engine)
+        assert str(error.value) == message
+        assert engine.queries["all"].rows().num_rows == 0
+        assert engine.queries["other"].rows().to_pylist() == [{"x": 5}]
+        engine.drop("all")
+        finish(engine)
+
+
+def test_a_log_that_is_too_far_ahead_makes_push_wait() -> None:
+    with connected(Cluster(), backlog_rows=4, batch_rows=2, rows_per_trigger=2,
+                   push_timeout=0.0) as engine:  # fmt: skip
+        engine.sql("CREATE STREAM R (x INT)")
+        query = engine.install("SELECT x FROM R")
+        finish(engine)
+        with pytest.raises(ps.BufferFull) as error:
+            engine.push("R", numbers(0, 9))
+        assert str(error.value) == (
+            "the cores are at position 2 and the log at 8, after 0 seconds; "
+            "6 tuples of this push were taken\n"
+            "Push the rest more slowly, or connect with more cores, a larger backlog_rows or a "
+            "larger push_timeout."
+        )
+        assert error.value.taken == 6
+        finish(engine)
+        engine.push("R", numbers(6, 9))
+        finish(engine)
+        assert query.rows()["x"].to_pylist() == list(range(9))
+
+
+def test_a_query_that_nobody_drains_makes_push_wait() -> None:
+    with connected(Cluster(), buffer_rows=3, push_timeout=0.0) as engine:
+        engine.sql("CREATE STREAM R (x INT)")
+        query = engine.install("SELECT x FROM R", name="q")
+        engine.push("R", numbers(0, 4))
+        finish(engine)
+        with pytest.raises(ps.BufferFull) as error:
+            engine.push("R", numbers(4, 5))
+        assert str(error.value) == (
+            "query 'q' holds 4 rows and 0 letters that nobody has drained in 0 seconds; "
+            "0 tuples of this push were taken\n"
+            "Call rows(), late() and dead_letters() of 'q', then push the rest; or connect with a "
+            "larger buffer_rows or push_timeout."
+        )
+        assert query.rows().num_rows == 4
+        engine.push("R", numbers(4, 5))

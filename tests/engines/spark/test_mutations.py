@@ -1,0 +1,93 @@
+"""Break the Spark engine on purpose: the random scripts must notice each of these."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.engines.spark.in_process import Cluster, connected
+from tests.engines.spark.test_in_process import settled
+from tests.random_scripts import Step, scripts
+from tests.test_random_scripts import check, on_oracle, run_on
+
+from penstock.blocks.run import Share
+from penstock.engines.spark import delivery, trigger
+from penstock.engines.spark.results import Results
+from penstock.engines.spark.trigger import HostMemory
+from penstock.errors import StateError
+
+Patch = pytest.MonkeyPatch
+
+
+def every_core_stores_every_tuple(patch: Patch) -> None:
+    patch.setattr(Share, "owns", lambda self, numbers: np.ones(len(numbers), np.bool_))
+
+
+def no_core_stores_the_tuples_of_the_last(patch: Patch) -> None:
+    owns = Share.owns
+    patch.setattr(Share, "owns", lambda self, n: owns(self, n) & (self.core < self.cores - 1))
+
+
+def memory_is_trusted_without_its_token(patch: Patch) -> None:
+    def take(self: Any, options: Any, token: str) -> Any:
+        return self._hosts.pop(trigger._place(options), ("", None))[1]
+
+    patch.setattr(HostMemory, "take", take)
+
+
+def a_failed_attempt_leaves_its_host_behind(patch: Patch) -> None:
+    def take(self: Any, options: Any, token: str) -> Any:
+        known, host = self._hosts.get(trigger._place(options), ("", None))
+        return host if known == token else None
+
+    patch.setattr(HostMemory, "take", take)
+
+
+def frames_are_taken_as_they_come(patch: Patch) -> None:
+    patch.setattr(trigger, "sorted", lambda frames, key: list(frames), raising=False)
+
+
+def a_batch_is_taken_again(patch: Patch) -> None:
+    patch.setattr(Results, "keep", lambda self, number, table: True)
+
+
+def rows_of_cores_are_not_merged(patch: Patch) -> None:
+    opened = delivery.open_batch
+    patch.setattr(delivery, "open_batch", lambda number, table, cores: opened(number, table, 1))
+
+
+BREAKAGES = (
+    every_core_stores_every_tuple,
+    no_core_stores_the_tuples_of_the_last,
+    memory_is_trusted_without_its_token,
+    a_failed_attempt_leaves_its_host_behind,
+    frames_are_taken_as_they_come,
+    a_batch_is_taken_again,
+    rows_of_cores_are_not_merged,
+)
+
+
+@settings(max_examples=100, phases=[Phase.generate], database=None)
+@given(scripts(), st.sampled_from(([50], [3])), st.integers(0, 1 << 30))
+def compare(steps: list[Step], sizes: list[int], seed: int) -> None:
+    expected = on_oracle(steps)
+    cluster = Cluster(random.Random(seed))
+    with connected(cluster, batch_rows=7, compile_predicates=False, cores=2) as engine:
+        check(steps, expected, run_on(engine, steps, sizes, settle=settled))
+
+
+def test_what_is_whole_passes() -> None:
+    compare()
+
+
+@pytest.mark.parametrize("broken", BREAKAGES, ids=lambda broken: broken.__name__)
+def test_random_scripts_notice(broken: Callable[[Patch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        broken(patch)
+        with pytest.raises((AssertionError, StateError)):
+            compare()

@@ -1,0 +1,36 @@
+"""Starting Spark where there is no Java, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+START = """
+from penstock.engines.spark.session import open_session
+first, second = open_session(1), open_session(1)
+first.close()
+print(second.spark.range(3).count(), second.spark.conf.get("spark.driver.host"))
+second.close()
+from pyspark import SparkContext
+print(SparkContext._active_spark_context)
+"""
+
+
+def test_spark_starts_quietly_without_java_and_stops_with_its_last_user(tmp_path: Path) -> None:
+    for name in os.listdir("/usr/bin"):
+        if name != "java" and not (tmp_path / name).exists():
+            (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"}
+    environment["PATH"] = str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", START], capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("3 127.0.0.1\nNone\n", "")
+
+
+def test_importing_penstock_does_not_import_spark() -> None:
+    code = "import sys, penstock, penstock.cli; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
