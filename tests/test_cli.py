@@ -20,15 +20,21 @@ JOIN = "SELECT r.id AS r, s.id AS s FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON
 
 
 class Cli:
-    """Runs a command in this process and in a folder of its own."""
+    """Runs a command in this process and in a folder of its own.
+
+    On the embedded engine if it does not say; Spark has tests of its own.
+    """
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self.capsys = capsys
 
     def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        words = [str(argument) for argument in arguments]
+        if words[0] in ("run", "replay", "explain") and "--engine" not in words:
+            words += ["--engine", "local"]
         with pytest.raises(SystemExit) as caught:
-            main([str(argument) for argument in arguments])
+            main(words)
         printed = self.capsys.readouterr()
         return int(caught.value.code or 0), printed.out, printed.err
 
@@ -73,7 +79,8 @@ def test_version_is_quick(cli: Cli) -> None:
 def test_nothing_heavy_is_imported_at_the_start() -> None:
     code = (
         "import sys, penstock.cli\n"
-        "print([m for m in ('numba', 'pyarrow', 'sqlglot', 'numpy') if m in sys.modules])"
+        "heavy = ('numba', 'pyarrow', 'sqlglot', 'numpy', 'pyspark')\n"
+        "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
@@ -172,6 +179,21 @@ def test_explain_needs_no_files_for_declared_streams(cli: Cli) -> None:
     assert "scan R" in out
 
 
+def test_explain_tells_how_spark_shares_a_query_without_importing_it(
+    cli: Cli, files: list[object]
+) -> None:
+    command = ["explain", *map(str, files[1:]), "--cores", "2"]
+    code = "import sys\nfrom penstock.cli import main\ntry:\n    main()\n"
+    code += "finally:\n    print('pyspark' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-2:] == [
+        "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin)",
+        "False",
+    ]
+
+
 def test_replay_prints_rows_and_fails_with_a_diff(cli: Cli) -> None:
     script = cli.write(
         "q.flow", "stream R (x string)\ninstall q: SELECT x FROM R\nR: 'ä'\nexpect q: 'a'\nend\n"
@@ -188,7 +210,7 @@ def test_replay_prints_rows_and_fails_with_a_diff(cli: Cli) -> None:
 def test_output_that_the_terminal_cannot_show_does_not_fail(cli: Cli) -> None:
     script = cli.write("q.flow", "stream R (x string)\ninstall q: SELECT x FROM R\nR: 'ä'\n")
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", "replay", str(script)],
+        [sys.executable, "-m", "penstock", "replay", str(script), "--engine", "local"],
         env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
@@ -253,9 +275,14 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          f"{folder}/no/s.json cannot be written: there is no directory {folder}/no\n"
          "Name a file in a directory that exists."),
         ([*files, "--engine", "steam"],
-         "unknown engine 'steam'\nWrite --engine local; it is the only engine yet."),
+         "unknown engine 'steam'\nWrite --engine spark or --engine local."),
         (["replay", query, "--engine", "steam"],
-         "unknown engine 'steam'\nWrite --engine local; it is the only engine yet."),
+         "unknown engine 'steam'\nWrite --engine spark or --engine local."),
+        ([*files, "--engine", "local", "--cores", "2"],
+         "--cores is an option of --engine spark\nLeave out --cores or --engine local."),
+        (["replay", query, "--engine", "local", "--checkpoint", folder / "c"],
+         "--checkpoint is an option of --engine spark\n"
+         "Leave out --checkpoint or --engine local."),
         (["run", explained, "--stream", r],
          "the text has no SELECT but one to EXPLAIN, which makes no rows\n"
          "Leave EXPLAIN out, or use penstock explain QUERY.sql to see its plan."),

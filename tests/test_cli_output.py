@@ -20,7 +20,8 @@ def test_output_that_cannot_be_written_is_one_line(tmp_path: Path, command: str)
         "run": [str(tmp_path / "q.sql"), "--stream", f"R={tmp_path}/r.csv"],
         "replay": [str(EXAMPLES / "pairs.flow")],
     }
-    words = [sys.executable, "-m", "penstock", command, *arguments.get(command, [])]
+    engine = [] if command == "--version" else ["--engine", "local"]
+    words = [sys.executable, "-m", "penstock", command, *arguments.get(command, []), *engine]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
@@ -32,6 +33,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     query.write_text("SELECT x FROM R")
     data.write_text("x\n" + "123456789\n" * 20_000)
     command = [sys.executable, "-m", "penstock", "run", str(query), "--stream", f"R={data}"]
+    command += ["--engine", "local"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None
     assert running.stderr is not None

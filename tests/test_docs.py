@@ -66,6 +66,7 @@ def test_python_prints_what_the_page_says(page: Path) -> None:
         assert printed.getvalue() == (output or "")
 
 
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize(("command", "output"), commands())
 def test_a_command_prints_what_the_page_says(
     command: str, output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -32,15 +32,15 @@ __all__ = [
 
 
 @overload
-def connect(engine: Literal["local"] = "local", **options: Any) -> Engine: ...
+def connect(engine: Literal["local"], **options: Any) -> Engine: ...
 @overload
-def connect(engine: Literal["spark"] | SparkSession, **options: Any) -> SparkEngine: ...
+def connect(engine: Literal["spark"] | SparkSession = "spark", **options: Any) -> SparkEngine: ...
 @overload
 def connect(engine: str, **options: Any) -> Any: ...
 
 
-def connect(engine: Any = "local", **options: Any) -> Any:
-    """Start an engine: ``"local"``, ``"spark"``, or the SparkSession to run in.
+def connect(engine: Any = "spark", **options: Any) -> Any:
+    """Start an engine: ``"spark"``, the SparkSession to run in, or ``"local"``, in this process.
 
     ``options`` are those of :class:`penstock.engines.local.engine.Engine` or
     :class:`penstock.engines.spark.engine.Engine`.

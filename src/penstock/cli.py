@@ -17,12 +17,22 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
+from penstock.cli_engine import (
+    Checkpoint,
+    Cores,
+    EngineOption,
+    Master,
+    RowsPerTrigger,
+    spark_options,
+)
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.run import Run, Summary
+    from penstock.run import Run
+    from penstock.run_spark import SparkOptions, SparkRun
+    from penstock.run_summary import Summary
 
 
 class _Commands(TyperGroup):
@@ -70,7 +80,6 @@ OrderBy = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="The column that the streams are merged by."),
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="The engine to run on.")]
 Kernel = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Force the kernel: nested-loop, hash, band or sorted."),
@@ -136,7 +145,11 @@ def run(
     stream: Streams = [],  # noqa: B006  (typer reads the default, nobody changes it)
     order_by: OrderBy = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the rows to .parquet, .csv, .jsonl.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the rows to .parquet, .csv, .jsonl. The file appears when it is complete.",
+        ),
     ] = None,
     order: RowOrder = None,
     kernel: Kernel = None,
@@ -147,18 +160,22 @@ def run(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help="Write every late tuple and dead letter."),
     ] = None,
-    engine: EngineName = "local",
+    engine: EngineOption = "spark",
+    cores: Cores = None,
+    master: Master = None,
+    rows_per_trigger: RowsPerTrigger = None,
+    checkpoint: Checkpoint = None,
 ) -> None:
     """Replay files as streams and write the rows of a query."""
+    spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
     from penstock.run import execute, prepare
     from penstock.streams.sinks import check_outputs
 
-    _check_engine(engine)
     streams = _parse_streams(stream)
     outputs = {"--out": out, "--summary": summary, "--letters": letters}
     check_outputs({option: path for option, path in outputs.items() if path}, query, streams)
     ready = prepare(
-        _read(query), streams, order_by, order.value if order else None, engine, kernel=kernel
+        _read(query), streams, order_by, order.value if order else None, kernel=kernel, spark=spark
     )
     _warn_of_unread(streams, [source.stream.name for source in ready.sources])
     result, table = _with_progress(ready, lambda progress: execute(ready, out, progress, letters))
@@ -172,20 +189,29 @@ def run(
 @app.command()
 def replay(
     script: Annotated[Path, typer.Argument(metavar="FILE.flow", help="A script of events.")],
-    engine: EngineName = "local",
+    engine: EngineOption = "spark",
     batch: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Hand N events at a time to the engine.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Hand N events at a time to the engine: 1, and on Spark as many as there are.",
+        ),
+    ] = None,
     order: RowOrder = None,
     kernel: Kernel = None,
+    cores: Cores = None,
+    master: Master = None,
+    rows_per_trigger: RowsPerTrigger = None,
+    checkpoint: Checkpoint = None,
 ) -> None:
     """Run a script of events and compare what comes with what it expects."""
+    spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
     from penstock.replay import Replay
-    from penstock.replay_engine import EngineTarget
     from penstock.streams.script import parse_script
 
-    _check_engine(engine)
-    steps = parse_script(_read(script))
+    text = _read(script)
+    steps = parse_script(text)
     failures: list[str] = []
 
     def fail(text: str) -> None:
@@ -193,11 +219,22 @@ def replay(
         sys.stdout.flush()
         print(f"{script}, {text}", file=sys.stderr)
 
-    with EngineTarget(engine) as target:
-        options = (order.value if order else None, kernel)
-        Replay(target, batch, *options, print, fail).run(steps)
+    options = (order.value if order else None, kernel)
+    with _target(spark, {"script": text, "order": options[0], "kernel": kernel}) as target:
+        size = batch or (1 if spark is None else len(steps) + 1)
+        Replay(target, size, *options, print, fail).run(steps)
     if failures:
         raise typer.Exit(1)
+
+
+def _target(spark: SparkOptions | None, asked: dict[str, Any]) -> Any:
+    if spark is None:
+        from penstock.replay_engine import EngineTarget
+
+        return EngineTarget("local")
+    from penstock.replay_spark import SparkTarget
+
+    return SparkTarget(spark, asked)
 
 
 @app.command()
@@ -206,18 +243,23 @@ def explain(
     stream: Streams = [],  # noqa: B006  (as above)
     order_by: OrderBy = None,
     kernel: Kernel = None,
-    engine: EngineName = "local",
+    engine: EngineOption = "spark",
+    cores: Cores = None,
 ) -> None:
     """Show the plan, the program and the kernel of a query, and why."""
-    from penstock.run import install
+    spark = spark_options(engine, cores)
     from penstock.run_inputs import streams_read
+    from penstock.run_setup import install
 
-    _check_engine(engine)
     streams = _parse_streams(stream)
-    ready = install(_read(query), streams, order_by, engine=engine, kernel=kernel, explained=True)
+    ready = install(_read(query), streams, order_by, kernel=kernel, explained=True)
     _warn_of_unread(streams, streams_read(ready.engine, ready.query))
     with ready.engine:
         print(ready.query.explain())
+        if spark is not None:
+            from penstock.engines.spark.distribution import describe
+
+            print(describe(ready.query.program, spark.cores))
 
 
 @app.command()
@@ -227,13 +269,6 @@ def demo() -> None:
 
     if not run_demo(print):
         raise typer.Exit(1)
-
-
-def _check_engine(name: str) -> None:
-    if name != "local":
-        raise InputError(
-            f"unknown engine {name!r}", "Write --engine local; it is the only engine yet."
-        )
 
 
 def _warn_of_unread(given: Iterable[str], read: Iterable[str]) -> None:
@@ -285,7 +320,7 @@ def _parse_streams(options: list[str]) -> dict[str, str]:
 
 
 def _with_progress(
-    ready: Run,
+    ready: Run | SparkRun,
     work: Callable[[Callable[[int], None]], tuple[Summary, pa.Table | None]],
 ) -> tuple[Summary, pa.Table | None]:
     """Do the work, with a bar on a terminal."""
@@ -294,9 +329,12 @@ def _with_progress(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from penstock.run import total_rows
+
     columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
+    start = "starting Spark" if ready.summary.engine == "spark" else ""
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("run", total=ready.total_rows, rate="")
+        task = bar.add_task("run", total=total_rows(ready.sources), rate=start)
 
         def advance(tuples: int) -> None:
             bar.update(task, advance=tuples)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-import penstock
-from penstock.errors import BufferFull, InputError, SqlError
-from penstock.program.instructions import CreateStream, Derive
+from penstock.errors import BufferFull, InputError
 from penstock.run_inputs import (
     COMMAND_LINE,
     PYTHON,
@@ -26,13 +23,13 @@ from penstock.run_inputs import (
     silent,
     streams_read,
 )
-from penstock.sql import statements
-from penstock.sql.parse import parse
+from penstock.run_setup import BATCH_ROWS, Installed, install
+from penstock.run_spark import SparkOptions, SparkRun
+from penstock.run_summary import Summary
 from penstock.streams.events import Merged, Tuples
-from penstock.streams.files import FileSource, Source, TableSource
+from penstock.streams.files import Source
 from penstock.streams.merge import Arrival, merge
 from penstock.streams.order import order_columns
-from penstock.streams.schema import Stream
 from penstock.streams.sinks import FileSink
 from penstock.streams.tables import counted
 
@@ -41,9 +38,6 @@ if TYPE_CHECKING:
     from penstock.engines.shared.query import Query
     from penstock.engines.shared.running import Letter
 
-BATCH_ROWS = 65_536
-KEPT_LETTERS = 10
-RESULT = "result"
 _LETTER_FIELDS: list[tuple[str, pa.DataType]] = [
     ("kind", pa.string()),
     ("stream", pa.string()),
@@ -52,39 +46,6 @@ _LETTER_FIELDS: list[tuple[str, pa.DataType]] = [
     ("tuple", pa.string()),
 ]
 LETTER_COLUMNS = pa.schema(_LETTER_FIELDS)
-
-
-@dataclass
-class Summary:
-    """What a run did. :meth:`as_json` has the keys of ``--summary``."""
-
-    engine: str
-    kernel: str | None
-    flow: str | None
-    tuples_in: int = 0
-    rows_out: int = 0
-    late: int = 0
-    dead_letters: int = 0
-    seconds: float = 0.0
-    letters: list[Letter] = field(default_factory=list)
-
-    @property
-    def tuples_per_second(self) -> float:
-        return self.tuples_in / self.seconds if self.seconds > 0 else 0.0
-
-    def as_json(self) -> dict[str, object]:
-        """The numbers, without the letters."""
-        return {
-            "engine": self.engine,
-            "kernel": self.kernel,
-            "flow": self.flow,
-            "tuples_in": self.tuples_in,
-            "rows_out": self.rows_out,
-            "late": self.late,
-            "dead_letters": self.dead_letters,
-            "seconds": self.seconds,
-            "tuples_per_second": self.tuples_per_second,
-        }
 
 
 @dataclass
@@ -97,12 +58,6 @@ class Run:
     order_by: str | None
     summary: Summary
 
-    @property
-    def total_rows(self) -> int | None:
-        """How many tuples will come, if the sources know."""
-        counts = [source.rows() for source in self.sources]
-        return None if None in counts else sum(count or 0 for count in counts)
-
     def execute(
         self,
         write: Callable[[pa.RecordBatch], None],
@@ -112,11 +67,12 @@ class Run:
         """Feed everything and hand each batch of the result to ``write``, and all letters on."""
         started = time.perf_counter()
         punctuated = silent(self.query, self.order_by)
-        for event in merge(self.sources, self.order_by, BATCH_ROWS, punctuated):
-            self._feed(event, write, write_letters)
-            if isinstance(event, Tuples | Merged):
-                self.summary.tuples_in += len(event)
-                progress(len(event))
+        with self.engine:
+            for event in merge(self.sources, self.order_by, BATCH_ROWS, punctuated):
+                self._feed(event, write, write_letters)
+                if isinstance(event, Tuples | Merged):
+                    self.summary.tuples_in += len(event)
+                    progress(len(event))
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
@@ -151,94 +107,7 @@ class Run:
         for query in self.engine.queries.values():
             letters = query.drain_letters()
             write_letters(letters)
-            for letter in letters:
-                self._count(letter)
-
-    def _count(self, letter: Letter) -> None:
-        if letter.kind == "late":
-            self.summary.late += 1
-        else:
-            self.summary.dead_letters += 1
-        if len(self.summary.letters) < KEPT_LETTERS:
-            self.summary.letters.append(letter)
-
-
-@dataclass(frozen=True)
-class Installed:
-    """The result query of a text on an engine that knows its streams, and where they come from.
-
-    ``start_again`` makes another engine like it.
-    """
-
-    engine: Engine
-    query: Query[Any]
-    sources: dict[str, Source]
-    start_again: Callable[[], Engine]
-
-
-def install(
-    text: str,
-    streams: Mapping[str, object],
-    order_by: str | None,
-    order: str | None = None,
-    engine: str = "local",
-    wording: Wording = COMMAND_LINE,
-    kernel: str | None = None,
-    explained: bool = False,
-) -> Installed:
-    """Declare the streams and install the last SELECT of the text.
-
-    ``streams`` has paths or data by name. A stream that the text does not declare has the columns
-    of its file or table. ``wording`` tells how to give a stream that is not there. ``explained``
-    takes the SELECT of an EXPLAIN as well.
-    """
-    found = parse(text)
-    select = _last_select(found, wording, explained)
-    declared = {
-        s.stream.name.lower(): s.stream for s in found if isinstance(s, statements.CreateStream)
-    }
-    sources = _open_sources(streams, declared)
-
-    def start() -> Engine:
-        started: Engine = penstock.connect(
-            engine,
-            # More than any event has, so that an event is taken whole or not at all.
-            batch_rows=max(1 << 20, BATCH_ROWS * (len(streams) + 1)),
-            push_timeout=0.0,
-            windows_required=False,
-            order_column=order_by,
-        )
-        _create(started, text, found, declared, sources)
-        started.install(_in_place(text, select.text), RESULT, order, kernel)
-        return started
-
-    try:
-        started = start()
-    except SqlError as error:
-        if not error.what.startswith("unknown stream '"):
-            raise
-        missing = wording.stream.format(name=error.what.split("'")[1])
-        raise SqlError(error.what, missing) from None
-    return Installed(started, started.queries[RESULT], sources, start)
-
-
-def _last_select(
-    found: list[statements.Statement], wording: Wording, explained: bool
-) -> statements.QueryText:
-    selects: list[statements.QueryText] = []
-    for statement in found:
-        if isinstance(statement, statements.QueryText):
-            selects.append(statement)
-        elif explained and isinstance(statement, statements.Explain):
-            selects.append(statement.query)
-    if selects:
-        return selects[-1]
-    if any(isinstance(statement, statements.Explain) for statement in found):
-        raise InputError(
-            "the text has no SELECT but one to EXPLAIN, which makes no rows",
-            f"Leave EXPLAIN out, or use {wording.explain} to see its plan.",
-        )
-    raise InputError("the text has no SELECT", "Write the query whose rows are the result.")
+            self.summary.count(letters)
 
 
 def prepare(
@@ -246,12 +115,15 @@ def prepare(
     streams: Mapping[str, object],
     order_by: str | None,
     order: str | None = None,
-    engine: str = "local",
     wording: Wording = COMMAND_LINE,
     kernel: str | None = None,
-) -> Run:
-    """As :func:`install`, and find what the query reads: it must all be there, and in order."""
-    ready = install(text, streams, order_by, order, engine, wording, kernel)
+    spark: SparkOptions | None = None,
+) -> Run | SparkRun:
+    """As :func:`install`, and find what the query reads: it must all be there, and in order.
+
+    The run is on Spark if there are options for it, else on the embedded engine.
+    """
+    ready = install(text, streams, order_by, order, wording, kernel)
     names = list(streams_read(ready.engine, ready.query))
     for name in names:
         if name.lower() not in ready.sources:
@@ -262,10 +134,15 @@ def prepare(
         check_unordered(ready.engine, ready.query, read, wording)
     elif order_by is not None:
         order_columns(read, order_by)
+    if spark is not None:
+        asked = {"query": text, "order_by": order_by, "order": order, "kernel": kernel}
+        run = SparkRun(spark, ready, sources, order_by, asked)
+        _warm_up(ready, sources)
+        return run
     _warm_up(ready, sources)
     chosen = first_kernel(ready.query)
     # Local joins are the three-step procedure (Teubner & Mueller 2011, §2.2) on one core.
-    summary = Summary(engine, chosen, "three-step" if chosen else None)
+    summary = Summary("local", chosen, "three-step" if chosen else None)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
 
@@ -283,59 +160,14 @@ def _warm_up(ready: Installed, sources: list[Source]) -> None:
                 engine.feed([Tuples(event.stream, event.batch.slice(row, 1))])
 
 
-def _open_sources(
-    streams: Mapping[str, object], declared: Mapping[str, Stream]
-) -> dict[str, Source]:
-    sources: dict[str, Source] = {}
-    for name, data in streams.items():
-        if name.lower() in sources:
-            raise InputError(f"stream {name} is given twice", "Give each stream once.")
-        known = declared.get(name.lower())
-        if isinstance(data, (str, Path)):
-            sources[name.lower()] = FileSource.open(name, data, known)
-        else:
-            sources[name.lower()] = TableSource.open(name, data, known)
-    return sources
-
-
-def _in_place(text: str, statement: str) -> str:
-    """The statement alone, at its place in the text, so that errors tell its line in the file."""
-    return re.sub(r"[^\n]", " ", text[: text.rindex(statement)]) + statement
-
-
-def _create(
-    engine: Engine,
-    text: str,
-    found: list[statements.Statement],
-    declared: Mapping[str, Stream],
-    sources: Mapping[str, Source],
-) -> None:
-    for name, source in sources.items():
-        if name not in declared:
-            engine.feed([CreateStream(source.stream)])
-    for statement in found:
-        if isinstance(statement, statements.CreateStream):
-            engine.feed([CreateStream(replace(statement.stream, bounded=True))])
-        elif isinstance(statement, statements.DeriveStream):
-            engine.feed([Derive(statement.name, _in_place(text, statement.query.text))])
-
-
-def run_files(
-    text: str,
-    streams: Mapping[str, str | Path],
-    order_by: str | None = None,
-    out: str | Path | None = None,
-    order: str | None = None,
-    engine: str = "local",
-    progress: Callable[[int], None] = lambda tuples: None,
-) -> tuple[Summary, pa.Table | None]:
-    """Run a query over files. The rows go to the file ``out`` or, without one, into a table."""
-    run = prepare(text, streams, order_by, order, engine)
-    return execute(run, out, progress)
+def total_rows(sources: Sequence[Source]) -> int | None:
+    """How many tuples will come, if the sources know."""
+    counts = [source.rows() for source in sources]
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def execute(
-    run: Run,
+    run: Run | SparkRun,
     out: str | Path | None,
     progress: Callable[[int], None] = lambda tuples: None,
     letters: str | Path | None = None,
@@ -345,7 +177,6 @@ def execute(
     write: Callable[[pa.RecordBatch], None] = batches.append
     write_letters: Callable[[list[Letter]], None] = lambda letters: None  # noqa: E731
     with ExitStack() as opened:
-        opened.enter_context(run.engine)
         if out is not None:
             write = opened.enter_context(FileSink(out, run.query.schema)).write
         if letters is not None:

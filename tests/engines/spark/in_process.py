@@ -69,12 +69,14 @@ class DictStore:
 class Cluster:
     """What outlives an engine: Spark's checkpoint, and what can go wrong."""
 
-    def __init__(self, chance: random.Random | None = None) -> None:
+    def __init__(self, chance: random.Random | None = None, eager: bool = False) -> None:
+        self.eager = eager
         self.stores: dict[int, DictStore] = {}
         self.memory = HostMemory(most=8)
         self.offset: dict[str, int] = {"position": 0}
         self.planned: dict[str, int] | None = None
         self.batch = 0
+        self.version = "in process"
         self.chance = chance
 
     def happens(self, probability: float) -> bool:
@@ -99,7 +101,9 @@ class InProcess:
         self.run_id = "in process"
 
     def failure(self) -> None:
-        return None
+        """Asked by whoever waits for the cores: they run then, if the cluster is eager."""
+        if self.cluster.eager:
+            self.run()
 
     def stop(self) -> None:
         pass
@@ -127,16 +131,22 @@ class InProcess:
             for batch in self._reader.read(partition)
             for row in batch.to_pylist()
         ]
+        for store in cluster.stores.values():
+            store.roll_back()  # what a killed process had not committed
         tables = [self._core(core, frames) for core in range(self._options.cores)]
         self._deliver(cluster.batch, pa.concat_tables(tables))
         if cluster.happens(0.1):
             self._deliver(cluster.batch, pa.concat_tables(tables))
+        self.before_commit()
         for store in cluster.stores.values():
             store.commit()
         cluster.offset, cluster.planned = end, None
         cluster.batch += 1
         self._reader.commit(end)
         return True
+
+    def before_commit(self) -> None:
+        """Here a process can be killed: the batch is delivered, and will be once more."""
 
     def _core(self, core: int, frames: list[Frame]) -> pa.Table:
         cluster = self.cluster
@@ -173,14 +183,21 @@ class _NoSession:
 
 
 @contextmanager
-def connected(cluster: Cluster, **options: Any) -> Iterator[Engine]:
-    """An engine on a cluster in this process."""
+def standing_in(cluster: Cluster) -> Iterator[None]:
+    """Every engine that is connected is on a cluster in this process."""
     with (
         patch.object(log.os, "fsync", lambda file: None),  # nobody pulls the plug here
         patch.object(engine_module, "Resident", InProcess),
         patch.object(engine_module, "open_session", lambda *_: _NoSession(cluster)),
-        Engine(**options) as engine,
+        patch.object(engine_module, "_LOOK_AGAIN", 0.0 if cluster.eager else 0.5),
     ):
+        yield
+
+
+@contextmanager
+def connected(cluster: Cluster, **options: Any) -> Iterator[Engine]:
+    """An engine on a cluster in this process."""
+    with standing_in(cluster), Engine(**options) as engine:
         yield engine
 
 

@@ -59,11 +59,12 @@ def _parts(event: Event, most: int, first: int) -> Iterator[Event]:
         return
     start, stop = 0, first if first > 0 else most
     while start < len(event):
-        yield _slice(event, start, min(stop, len(event)))
+        yield cut(event, start, min(stop, len(event)))
         start, stop = stop, stop + most
 
 
-def _slice(event: Tuples | Merged, start: int, stop: int) -> Event:
+def cut(event: Tuples | Merged, start: int, stop: int) -> Event:
+    """The tuples ``start .. stop - 1`` of an event."""
     if isinstance(event, Tuples):
         return Tuples(event.stream, event.batch.slice(start, stop - start))
     before, which = event.which[:start], event.which[start:stop]

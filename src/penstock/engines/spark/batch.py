@@ -29,6 +29,12 @@ class Batch:
     at: dict[int, int] = field(default_factory=dict)
 
 
+def positions_in(table: pa.Table) -> dict[int, int]:
+    """The position that each core has come to, without a look at the rows."""
+    columns = [table.column(name).to_pylist() for name in ("kind", "core", "position")]
+    return {core: at for kind, core, at in zip(*columns, strict=True) if kind == "done"}
+
+
 def open_batch(number: int, table: pa.Table, cores: int) -> Batch:
     """Put the rows of all cores in the one order.
 

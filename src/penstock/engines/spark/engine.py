@@ -332,7 +332,7 @@ class Engine:
         What is not written yet the cores cannot take, so nobody waits for that.
         """
         enough = self.position - self.backlog_rows
-        if unwritten or self._wait(enough, self.push_timeout):
+        if unwritten or self.wait_for(enough, self.push_timeout):
             return
         raise BufferFull(
             f"the cores are at position {self._progress.position} and the log at {self.position}, "
@@ -342,9 +342,9 @@ class Engine:
             taken,
         )
 
-    def _wait(self, position: int, seconds: float | None) -> bool:
-        """Wait until the cores are at ``position``; False if that takes longer."""
-        until = time.monotonic() + (math.inf if seconds is None else seconds)
+    def wait_for(self, position: int, timeout: float) -> bool:
+        """Wait until everything before ``position`` is processed; False if that takes longer."""
+        until = time.monotonic() + timeout
         while not self._progress.wait_for(position, min(_LOOK_AGAIN, until - time.monotonic())):
             self._check_alive()
             if time.monotonic() >= until:
@@ -354,7 +354,7 @@ class Engine:
     def wait(self, timeout: float | None = None) -> None:
         """Wait until everything that was pushed has been processed and its rows can be drained."""
         position = self.position
-        if not self._wait(position, timeout):
+        if not self.wait_for(position, math.inf if timeout is None else timeout):
             raise EngineFailure(
                 f"after {timeout:g} seconds the cores are at position "
                 f"{self._progress.position} of {position}",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.engines.spark.batch import Batch, open_batch
+from penstock.engines.spark.batch import Batch, open_batch, positions_in
 from penstock.engines.spark.progress import Progress
 from penstock.engines.spark.results import Results
 
@@ -23,8 +23,8 @@ class Keeping:
         self._cores = cores
         self._results = Results(folder)
         self.progress = Progress(cores, self._results.at)
-        for batch in self.opened(0):
-            self.progress.moved(batch.at)
+        for _, table in self._results.kept():
+            self.progress.moved(positions_in(table))
 
     @property
     def batches(self) -> int:
@@ -34,7 +34,7 @@ class Keeping:
     def take(self, number: int, table: pa.Table) -> None:
         """Take a batch from Spark; one that has come before is known by its number."""
         if self._results.keep(number, table):
-            self.progress.moved(open_batch(number, table, self._cores).at)
+            self.progress.moved(positions_in(table))
 
     def opened(self, since: int) -> Iterator[Batch]:
         """The batches from ``since`` on that have come by now."""

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 QUIET = Path(__file__).with_name("quiet.properties")
 
+_ATTEMPTS = 4
+"""Of a task, before its query fails; Spark's own default for clusters."""
+
 STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -99,7 +102,8 @@ def open_session(
 ) -> Session:
     """A session for an engine of so many cores: in the user's, in a running one, or a new one.
 
-    ``master`` is that of a new one; by default local, with a thread per core.
+    ``master`` is that of a new one; by default local, with a thread per core, and a task that fails
+    is tried again, as it is on a cluster.
     """
     if session is not None:
         if not hasattr(session, "_jsparkSession"):
@@ -110,7 +114,7 @@ def open_session(
                 "ps.connect('spark', master=...).",
             )
         return Session(session, cores, ours=False)
-    spark, ours = _USERS.enter(master or f"local[{max(2, cores)}]")
+    spark, ours = _USERS.enter(master or f"local[{max(2, cores)},{_ATTEMPTS}]")
     return Session(spark, cores, ours)
 
 

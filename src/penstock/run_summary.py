@@ -1,0 +1,62 @@
+"""What a run did, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.engines.shared.running import Letter
+
+KEPT_LETTERS = 10
+
+
+@dataclass
+class Summary:
+    """What a run did. :meth:`as_json` has the keys of ``--summary``."""
+
+    engine: str
+    kernel: str | None
+    flow: str | None
+    tuples_in: int = 0
+    rows_out: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    seconds: float = 0.0
+    tuples_before: int = 0
+    batches: int | None = None
+    spark_version: str | None = None
+    letters: list[Letter] = field(default_factory=list)
+
+    @property
+    def tuples_per_second(self) -> float:
+        """Those that an earlier run of the same checkpoint had taken do not count."""
+        timed = self.tuples_in - self.tuples_before
+        return timed / self.seconds if self.seconds > 0 else 0.0
+
+    def count(self, letters: Iterable[Letter]) -> None:
+        """Count letters, and keep the first few to be shown."""
+        for letter in letters:
+            if letter.kind == "late":
+                self.late += 1
+            else:
+                self.dead_letters += 1
+            if len(self.letters) < KEPT_LETTERS:
+                self.letters.append(letter)
+
+    def as_json(self) -> dict[str, object]:
+        """The numbers, without the letters."""
+        spark = {"batches": self.batches, "spark_version": self.spark_version}
+        return {
+            "engine": self.engine,
+            "kernel": self.kernel,
+            "flow": self.flow,
+            "tuples_in": self.tuples_in,
+            "rows_out": self.rows_out,
+            "late": self.late,
+            "dead_letters": self.dead_letters,
+            "seconds": self.seconds,
+            "tuples_per_second": self.tuples_per_second,
+            **(spark if self.spark_version is not None else {}),
+        }

@@ -1,0 +1,192 @@
+"""penstock run and replay on Spark, without a JVM: killed anywhere, run again, each row once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.engines.spark.in_process import Cluster, InProcess, standing_in
+
+from penstock import continued
+from penstock.cli import main
+from penstock.engines.spark import checkpoint, log, results
+from penstock.streams.sinks import FileSink
+
+QUERY = (
+    "CREATE STREAM big AS SELECT ts, id, x FROM R WHERE x > 2;\n"
+    "SELECT b.id AS r, s.id AS s, b.x FROM big [RANGE 9 WATTR ts SLACK 2] AS b "
+    "{kind} S [RANGE 6 WATTR ts] AS s ON b.x <= s.x"
+)
+
+
+class Killed(BaseException):
+    """Nothing after this happens in the process."""
+
+
+@contextmanager
+def deadly(chance: random.Random, probability: float) -> Iterator[None]:
+    """The process is killed before or after something reaches the disk, or between batches."""
+
+    def risky(action: Callable[..., Any], probability: float) -> Callable[..., Any]:
+        def done(*arguments: Any) -> Any:
+            if chance.random() < probability:
+                raise Killed
+            value = action(*arguments)
+            if chance.random() < probability:
+                raise Killed
+            return value
+
+        return done
+
+    with ExitStack() as patched:
+        write = log.write_safely
+        for module in (log, checkpoint, results):
+            patched.enter_context(patch.object(module, "write_safely", risky(write, probability)))
+        commit = risky(InProcess.before_commit, probability)
+        patched.enter_context(patch.object(InProcess, "before_commit", commit))
+        # Every run writes all rows again, and must get through now and then.
+        rows = risky(FileSink.write, probability / 10)
+        patched.enter_context(patch.object(FileSink, "write", rows))
+        yield
+
+
+def files(folder: Path, seed: int, count: int) -> list[str]:
+    """Two streams as files; some of their tuples are late and one has no time."""
+    rng = np.random.default_rng(seed)
+    arguments = ["--order-by", "at"]
+    for name in ("R", "S"):
+        ts = np.arange(count) - rng.choice([0, 0, 0, 1, 5], count)
+        columns = {
+            "at": pa.array(np.arange(count)),
+            "ts": pa.array(ts, mask=np.arange(count) == 7),
+            "id": pa.array(rng.integers(0, 1000, count)),
+            "x": pa.array(rng.integers(0, 6, count)),
+        }
+        pq.write_table(pa.table(columns), folder / f"{name}.parquet", row_group_size=11)
+        arguments += ["--stream", f"{name}={folder / name}.parquet"]
+    return arguments
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(caught.value.code or 0)
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_that_is_killed_goes_on_and_has_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, kind: str
+) -> None:
+    monkeypatch.setattr("penstock.run_spark.BATCH_ROWS", 13)
+    monkeypatch.setattr("penstock.run._warm_up", lambda *_: None)
+    query = tmp_path / "q.sql"
+    query.write_text(QUERY.format(kind=kind))
+    command = ["run", query, *files(tmp_path, seed, 150)]
+    for name in ("local", "spark"):
+        (tmp_path / name).mkdir()
+    outputs = ["out.jsonl", "letters.jsonl"]
+    local, spark = (
+        [word for option, file in zip(("--out", "--letters"), outputs, strict=True)
+         for word in (option, tmp_path / name / file)]
+        for name in ("local", "spark")
+    )  # fmt: skip
+    assert call(*command, *local, "--engine", "local") == 0
+    chance = random.Random(seed)
+    cluster = Cluster(chance, eager=True)
+    command += [*spark, "--checkpoint", tmp_path / "c", "--rows-per-trigger", 40]
+    command += ["--cores", seed % 2 + 1]
+    kills = 0
+    with standing_in(cluster):
+        while True:
+            try:
+                with deadly(chance, 0.05):
+                    assert call(*command) == 0
+                break
+            except Killed:
+                kills += 1
+                assert not (tmp_path / "spark" / "out.jsonl").exists()
+    assert kills > 2
+    for file in outputs:
+        found, expected = (
+            (tmp_path / name / file).read_text().splitlines() for name in ("spark", "local")
+        )
+        assert len(expected) > 10
+        # Rows have the same order; of letters, those of a derived stream stand where it is.
+        assert found == expected if file == outputs[0] else sorted(found) == sorted(expected)
+    with standing_in(cluster):  # a run that is complete, run again, gives the same file
+        before = (tmp_path / "spark" / "out.jsonl").read_bytes()
+        assert call(*command) == 0
+    assert (tmp_path / "spark" / "out.jsonl").read_bytes() == before
+
+
+SCRIPT = """\
+stream R (x int32)
+install q: SELECT x FROM R
+R: 1
+R: 2
+drop q
+install q: SELECT x + 1 AS y FROM R
+R: 3
+end
+"""
+
+
+def test_a_script_that_is_killed_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "s.flow"
+    script.write_text(SCRIPT)
+    assert call("replay", script, "--engine", "local") == 0
+    expected = capsys.readouterr().out
+    for seed in range(10):
+        chance = random.Random(seed)
+        kills = 0
+        with standing_in(Cluster(chance, eager=True)):
+            while True:
+                try:
+                    with deadly(chance, 0.05):
+                        command = ["replay", script, "--checkpoint", tmp_path / f"c{seed}"]
+                        assert call(*command, "--batch", 1 + seed % 3) == 0
+                    break
+                except Killed:
+                    kills += 1
+                    capsys.readouterr()
+        assert capsys.readouterr().out == expected == "q: 1\nq: 2\nq: 4\n"
+
+
+def test_only_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query, data, folder = tmp_path / "q.sql", tmp_path / "r.csv", tmp_path / "c"
+    query.write_text("SELECT x FROM R")
+    data.write_text("x\n1\n")
+    command = ["run", query, "--stream", f"R={data}", "--checkpoint", folder]
+    refusals = {
+        "query": (lambda: query.write_text("SELECT x + 1 AS x FROM R"), "SELECT x FROM R"),
+        "files": (lambda: data.write_text("x\n1\n2\n"), None),
+    }
+    with standing_in(Cluster(eager=True)):
+        assert call(*command) == 0
+        assert capsys.readouterr().out == "x\n1\n"
+        for name, (change, back) in refusals.items():
+            change()
+            assert call(*command) == 2
+            assert capsys.readouterr().err == (
+                f"penstock: the checkpoint {folder} was begun with other {name}\n"
+                "Run the same command over the same files again, or name another folder.\n"
+            )
+            if back is not None:
+                query.write_text(back)
+        (folder / continued.NAME).unlink()
+        assert call(*command) == 2
+        assert capsys.readouterr().err == (
+            f"penstock: the checkpoint {folder} is one of an engine, not of a run\n"
+            "Name an empty folder, or one that the same command has used.\n"
+        )
