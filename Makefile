@@ -8,6 +8,8 @@ READY := .venv/.ready
 SAY := echo "penstock:"
 # How many processes the tests run in, and how long one round of make fuzz is.
 JOBS ?= 2
+# How many times make kill-test kills a run.
+N ?= 20
 EXAMPLES ?= 20000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
