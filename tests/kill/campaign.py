@@ -95,12 +95,12 @@ class Campaign:
     def run(self, *deaths: Death) -> bool:
         """Start the command, which dies as it is told to; True if it got to its end."""
         self.starts += 1
-        told, marks = [], {}
-        for number, death in enumerate(deaths):
-            mark = marks[self.folder / f"mark-{self.starts}-{number}"] = death
-            if death.phase != "anywhere":
-                path = self.folder / f"mark-{self.starts}-{number}"
-                told.append(f"{mark.phase}:{mark.call}:{mark.who}:{path}")
+        marks = {self.folder / f"mark-{self.starts}-{i}": d for i, d in enumerate(deaths)}
+        told = [
+            f"{death.phase}:{death.call}:{death.who}:{mark}"
+            for mark, death in marks.items()
+            if death.phase != "anywhere"
+        ]
         options = ["--cores", str(self._cores), "--rows-per-trigger", str(self.rows_per_trigger)]
         options += ["--checkpoint", str(self.folder / "checkpoint")]
         options += ["--out", str(self.folder / "out.jsonl")]
