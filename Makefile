@@ -8,16 +8,19 @@ READY := .venv/.ready
 SAY := echo "penstock:"
 # How many processes the tests run in, and how long one round of make fuzz is.
 JOBS ?= 2
+# How many times make kill-test kills a run.
+N ?= 20
 EXAMPLES ?= 20000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test fuzz bench lint format lock clean distclean
+.PHONY: help demo test fuzz kill-test bench lint format lock clean distclean
 .PHONY: check-format check-lint check-types check-imports check-doctests check-tests
 
 help:
 	@echo "make demo       a band join over two streams, changed while they flow, and checked"
 	@echo "make test       format, lint, types, imports, doctests, tests"
 	@echo "make fuzz       random scripts against the oracle until something breaks or Ctrl-C"
+	@echo "make kill-test  kill a run on Spark N=20 times, and compare what comes out in the end"
 	@echo "make bench      the benchmarks, as JSON"
 	@echo "make lint       what make test checks before it runs anything"
 	@echo "make format     put the code into shape"
@@ -88,6 +91,10 @@ fuzz: $(READY)
 	    --hypothesis-profile=fuzz; \
 	  round=$$((round + 1)); \
 	done
+
+kill-test: $(READY)
+	@$(SAY) "killing a run on Spark $(N) times (python -m tests.kill --kills $(N))"
+	@$(BIN)/python -m tests.kill --kills $(N)
 
 bench: $(READY)
 	@$(SAY) "benchmarks (python -m bench)"

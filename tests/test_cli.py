@@ -179,21 +179,6 @@ def test_explain_needs_no_files_for_declared_streams(cli: Cli) -> None:
     assert "scan R" in out
 
 
-def test_explain_tells_how_spark_shares_a_query_without_importing_it(
-    cli: Cli, files: list[object]
-) -> None:
-    command = ["explain", *map(str, files[1:]), "--cores", "2"]
-    code = "import sys\nfrom penstock.cli import main\ntry:\n    main()\n"
-    code += "finally:\n    print('pyspark' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command], check=True, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines()[-2:] == [
-        "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin)",
-        "False",
-    ]
-
-
 def test_replay_prints_rows_and_fails_with_a_diff(cli: Cli) -> None:
     script = cli.write(
         "q.flow", "stream R (x string)\ninstall q: SELECT x FROM R\nR: 'ä'\nexpect q: 'a'\nend\n"

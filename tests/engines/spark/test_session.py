@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 START = """
 from penstock.engines.spark.session import open_session
 first, second = open_session(1), open_session(1)
@@ -18,6 +21,7 @@ print(SparkContext._active_spark_context)
 """
 
 
+@pytest.mark.xdist_group("spark")
 def test_spark_starts_quietly_without_java_and_stops_with_its_last_user(tmp_path: Path) -> None:
     for name in os.listdir("/usr/bin"):
         if name != "java" and not (tmp_path / name).exists():
@@ -34,3 +38,18 @@ def test_importing_penstock_does_not_import_spark() -> None:
     code = "import sys, penstock, penstock.cli; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_explain_tells_how_spark_shares_a_query_without_importing_it() -> None:
+    command = ["explain", f"{EXAMPLES}/trades.sql", "--order-by", "ts", "--cores", "2"]
+    for name in ("trades", "quotes"):
+        command += ["--stream", f"{name}={EXAMPLES}/{name}.csv"]
+    code = (
+        "import sys\nfrom penstock.cli import main\n"
+        "try:\n    main()\nfinally:\n    print('pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-2:] == [
+        "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin)",
+        "False",
+    ], done.stderr

@@ -1,0 +1,32 @@
+"""A run on real Spark that is killed: make kill-test does this longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.kill.campaign import Campaign, Death
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path, seed=2, rows=12_000, rows_per_trigger=2_000)
+    expected = campaign.expected()
+    assert len(expected) > 1000
+    assert not campaign.run(Death("writing", 3)), "while a chunk is written"
+    assert not campaign.run(Death("delivering", 2)), "after a batch is kept, before its commit"
+    assert not (tmp_path / "out.jsonl").exists()
+    assert campaign.run(
+        Death("reading", 1, "worker"),
+        Death("running", 4, "worker"),
+        Death("heading", 2, "worker"),
+    ), "Spark tries a task again whose worker has died"
+    assert campaign.died == {
+        "writing (all)": 1,
+        "delivering (all)": 1,
+        "reading (worker)": 1,
+        "running (worker)": 1,
+        "heading (worker)": 1,
+    }
+    assert campaign.found() == expected

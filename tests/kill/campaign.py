@@ -1,0 +1,150 @@
+"""One command, killed again and again until it has its rows, which must be the embedded engine's.
+
+The command is a process of its own in a session of its own, so that everything it has started dies
+with it: the driver, the JVM, the workers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.kill.hooks.sitecustomize import processes
+
+HOOKS = Path(__file__).parent / "hooks"
+ROOT = Path(__file__).parents[2]
+LONGEST = 600.0
+"""Seconds after which a command counts as hanging."""
+
+QUERIES = (
+    "SELECT r.id AS r, s.id AS s FROM R [ROWS 300] AS r JOIN S [RANGE 200 WATTR ts] AS s "
+    "ON r.x BETWEEN s.x - 2 AND s.x + 2",
+    "CREATE STREAM big AS SELECT id, ts, x FROM R WHERE x > 300;"
+    "SELECT b.id AS r, s.id AS s FROM big [RANGE 100 WATTR ts SLACK 10] AS b "
+    "FULL JOIN S [RANGE 100 WATTR ts SLACK 10] AS s ON b.x = s.x",
+)
+
+
+@dataclass(frozen=True)
+class Death:
+    """Where a process dies: at a call of a phase's function, or ``anywhere`` after ``call`` ms."""
+
+    phase: str
+    call: int
+    who: str = "all"
+
+
+@dataclass
+class Campaign:
+    """A command over generated files, in a folder."""
+
+    folder: Path
+    seed: int
+    rows: int = 40_000
+    rows_per_trigger: int = 8_000
+    died: Counter[str] = field(default_factory=Counter)
+    starts: int = 0
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(self.seed)
+        chance = random.Random(self.seed)
+        self._cores = chance.choice((1, 2))
+        self.query = chance.choice(QUERIES)
+        (self.folder / "q.sql").write_text(self.query)
+        (self.folder / "tmp").mkdir()
+        for name in ("R", "S"):
+            count = self.rows // 2
+            columns = {
+                "at": np.sort(rng.integers(0, 2 * count, count)),
+                "id": np.arange(count),
+                "x": rng.integers(0, 1000, count).astype(np.int32),
+            }
+            columns["ts"] = columns["at"] - rng.integers(0, 12, count)
+            table = pa.table({key: pa.array(column) for key, column in columns.items()})
+            pq.write_table(table, self.folder / f"{name}.parquet", row_group_size=1000)
+
+    def _command(self, *options: str) -> list[str]:
+        command = [sys.executable, "-m", "penstock", "run", str(self.folder / "q.sql")]
+        for name in ("R", "S"):
+            command += ["--stream", f"{name}={self.folder / name}.parquet"]
+        return [*command, "--order-by", "at", *options]
+
+    def expected(self) -> list[str]:
+        """The rows and letters of the embedded engine."""
+        out, letters = self.folder / "local.jsonl", self.folder / "local-letters.jsonl"
+        subprocess.run(
+            self._command("--engine", "local", "--out", str(out), "--letters", str(letters)),
+            check=True, capture_output=True, cwd=ROOT,
+        )  # fmt: skip
+        return _lines(out, letters)
+
+    def found(self) -> list[str]:
+        """The rows and letters of the run on Spark, once it is complete."""
+        return _lines(self.folder / "out.jsonl", self.folder / "letters.jsonl")
+
+    def run(self, *deaths: Death) -> bool:
+        """Start the command, which dies as it is told to; True if it got to its end."""
+        self.starts += 1
+        marks = {self.folder / f"mark-{self.starts}-{i}": d for i, d in enumerate(deaths)}
+        told = [
+            f"{death.phase}:{death.call}:{death.who}:{mark}"
+            for mark, death in marks.items()
+            if death.phase != "anywhere"
+        ]
+        options = ["--cores", str(self._cores), "--rows-per-trigger", str(self.rows_per_trigger)]
+        options += ["--checkpoint", str(self.folder / "checkpoint")]
+        options += ["--out", str(self.folder / "out.jsonl")]
+        options += ["--letters", str(self.folder / "letters.jsonl")]
+        environment = {
+            **os.environ,
+            "PENSTOCK_KILL": ",".join(told),
+            "PYTHONPATH": os.pathsep.join((str(HOOKS), os.environ.get("PYTHONPATH", ""))),
+            "TMPDIR": str(self.folder / "tmp"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
+        }
+        process = subprocess.Popen(
+            self._command("--engine", "spark", *options),
+            cwd=ROOT, env=environment, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        moment = min((d.call / 1000 for d in deaths if d.phase == "anywhere"), default=LONGEST)
+        said = ""
+        try:
+            said = process.communicate(timeout=moment)[1]
+        except subprocess.TimeoutExpired:
+            if moment == LONGEST:
+                raise
+            self.died["anywhere"] += 1
+        finally:
+            _kill_session(process.pid)
+            process.wait()
+        for mark, death in marks.items():
+            if mark.exists():
+                self.died[f"{death.phase} ({death.who})"] += 1
+        if process.returncode not in (0, -signal.SIGKILL):
+            raise AssertionError(f"exit code {process.returncode}: {said}")
+        return process.returncode == 0
+
+
+def _kill_session(session: int) -> None:
+    """All that a command has started; the session is its own, so nothing else is hit."""
+    for pid in processes(session):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _lines(out: Path, letters: Path) -> list[str]:
+    """The rows in their order; the letters, whose order among queries is not told, sorted."""
+    return [*out.read_text().splitlines(), "", *sorted(letters.read_text().splitlines())]
