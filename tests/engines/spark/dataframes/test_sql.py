@@ -178,7 +178,7 @@ def test_late_tuples_and_dead_letters_are_rows_of_the_same_query(
     ]
 
 
-class FailOnce:
+class FailWhile:
     """Fails in the middle of a batch, once: the file says that it has."""
 
     def __init__(self, marker: Path) -> None:
@@ -189,9 +189,8 @@ class FailOnce:
 
         for batch in batches:
             yield batch
-            if not os.path.exists(self._marker):
-                with open(self._marker, "w"):
-                    raise RuntimeError("failed once")
+            if os.path.exists(self._marker):
+                raise RuntimeError("failed in the middle")
 
 
 def test_a_batch_that_failed_in_the_middle_is_done_again(
@@ -205,10 +204,12 @@ def test_a_batch_that_failed_in_the_middle_is_done_again(
     def pairs() -> Any:
         left, right = (folder.stream(spark) for folder in folders)
         made = pss.sql(COUNT, r=left, s=right, order_by="ts", cores=2)
-        return made.mapInArrow(FailOnce(tmp_path / "failed"), made.schema)
+        return made.mapInArrow(FailWhile(tmp_path / "failed"), made.schema)
 
-    with pytest.raises(StreamingQueryException, match="failed once"):
+    (tmp_path / "failed").touch()
+    with pytest.raises(StreamingQueryException, match="failed in the middle"):
         run(pairs(), tmp_path)
+    (tmp_path / "failed").unlink()
     run(pairs(), tmp_path)
     assert rows(spark, tmp_path) == sorted(expected(COUNT, *tables, delay=0), key=str)
 
