@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.spark.in_process import Cluster, connected, finish
+from tests.engines.spark.in_process import Cluster, connected, finish, standing_in
 
 import penstock as ps
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.spark.engine import Engine
 
 STREAMS = "CREATE STREAM R (x INT); CREATE STREAM S (x INT)"
 ALL = "SELECT r.x AS r, s.x AS s FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON TRUE"
@@ -107,6 +108,11 @@ def test_a_query_that_nobody_drains_makes_push_wait() -> None:
         )
         assert query.rows().num_rows == 4
         engine.push("R", numbers(4, 5))
+
+
+def test_an_engine_that_nobody_names_is_on_spark() -> None:
+    with standing_in(Cluster()), ps.connect() as engine:
+        assert type(engine) is Engine
 
 
 def test_an_engine_is_saved_by_its_checkpoint() -> None:
