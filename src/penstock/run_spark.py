@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from penstock.continued import Continued
 from penstock.engines.shared.pieces import Event, cut
+from penstock.engines.spark.distribution import placement
 from penstock.program.instructions import Derive, Install, Instruction
 from penstock.run_inputs import first_kernel, silent
 from penstock.run_setup import BATCH_ROWS, Installed
@@ -80,16 +81,11 @@ class SparkRun:
         self.order_by = order_by
         self._options = options
         self._setup = ready.setup
-        shared = self._is_shared()
         chosen = first_kernel(ready.query)
-        flow = ("splitjoin" if shared else "three-step") if chosen else None
+        share = placement(self.result, ready.query.program, False, options.cores, 0).share
+        flow = ("three-step" if share is None else "splitjoin") if chosen else None
         self.summary = Summary("spark", chosen, flow)
         self._continued = Continued(options.checkpoint, {**asked, "files": _files(sources)})
-
-    def _is_shared(self) -> bool:
-        from penstock.engines.shared.pipeline import can_share
-
-        return self._options.cores > 1 and can_share(self.query.program)
 
     def execute(
         self,

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.spark.in_process import Cluster, connected, finish
+from tests.engines.spark.in_process import Cluster, connected, finish, standing_in
 
 import penstock as ps
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.spark.engine import Engine
 
 STREAMS = "CREATE STREAM R (x INT); CREATE STREAM S (x INT)"
 ALL = "SELECT r.x AS r, s.x AS s FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON TRUE"
@@ -107,3 +108,44 @@ def test_a_query_that_nobody_drains_makes_push_wait() -> None:
         )
         assert query.rows().num_rows == 4
         engine.push("R", numbers(4, 5))
+
+
+def test_an_engine_that_nobody_names_is_on_spark() -> None:
+    with standing_in(Cluster()), ps.connect() as engine:
+        assert type(engine) is Engine
+
+
+def test_an_engine_is_saved_by_its_checkpoint() -> None:
+    with connected(Cluster()) as engine, pytest.raises(ps.InputError) as error:
+        engine.save("state.penstock")
+    assert str(error.value) == (
+        "an engine on Spark is not saved to a file such as state.penstock\n"
+        "Connect with checkpoint=FOLDER; another engine with that folder goes on."
+    )
+
+
+def test_a_checkpoint_has_one_engine_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    with connected(Cluster(), checkpoint=folder):
+        with pytest.raises(ps.StateError) as error, connected(Cluster(), checkpoint=folder):
+            pass
+        assert str(error.value) == (
+            f"the checkpoint {folder} is in use by another engine\n"
+            "Close that one, or wait until it ends; or start in another folder."
+        )
+    (folder / "penstock.json").unlink()
+    with pytest.raises(ps.StateError) as error, connected(Cluster(), checkpoint=folder):
+        pass
+    assert str(error.value) == (
+        f"{folder} is not empty and has no checkpoint of Penstock\n"
+        "Pass an empty folder, or one that an engine of Penstock has used."
+    )
+
+
+def test_a_checkpoint_that_was_killed_while_it_was_made_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "begun.tmp").write_text("{")
+    with connected(Cluster(), checkpoint=tmp_path) as engine:
+        assert engine.position == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "lock", "log", "penstock.json", "results",
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -161,6 +162,34 @@ def test_a_script_that_is_killed_goes_on(
                     kills += 1
                     capsys.readouterr()
         assert capsys.readouterr().out == expected == "q: 1\nq: 2\nq: 4\n"
+
+
+@pytest.mark.parametrize(
+    ("cores", "query", "flow"),
+    [
+        (1, "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x", "three-step"),
+        (2, "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x", "splitjoin"),
+        (2, "SELECT r.x FROM R [ROWS 2] AS r LEFT JOIN S [ROWS 2] AS s ON r.x = s.x", "three-step"),
+        (2, "SELECT r.x FROM R AS r", None),
+    ],
+)
+def test_the_summary_tells_what_spark_did(
+    tmp_path: Path, cores: int, query: str, flow: str | None
+) -> None:
+    (tmp_path / "q.sql").write_text(query)
+    command = ["run", tmp_path / "q.sql", *files(tmp_path, 1, 20), "--cores", cores]
+    command += ["--rows-per-trigger", 10, "--summary", tmp_path / "s.json"]
+    with standing_in(Cluster(eager=True)):
+        assert call(*command) == 0
+    told = json.loads((tmp_path / "s.json").read_text())
+    assert list(told) == [
+        "engine", "kernel", "flow", "tuples_in", "rows_out", "late", "dead_letters", "seconds",
+        "tuples_per_second", "batches", "spark_version",
+    ]  # fmt: skip
+    assert (told["engine"], told["flow"], told["spark_version"]) == ("spark", flow, "in process")
+    assert told["tuples_in"] == 40 if flow else 20
+    assert told["batches"] > 1
+    assert told["tuples_per_second"] == pytest.approx(told["tuples_in"] / told["seconds"])
 
 
 def test_only_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import tempfile
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from penstock.engines.spark.log import write_safely
 from penstock.engines.spark.source import REGISTRY
@@ -30,17 +31,35 @@ class Checkpoint:
         header = self.path / "penstock.json"
         if header.exists():
             self.id = self._check(header, cores)
-            return
-        if self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(path.suffix != ".tmp" for path in self.path.iterdir()):
             raise StateError(
                 f"{self.path} is not empty and has no checkpoint of Penstock",
                 "Pass an empty folder, or one that an engine of Penstock has used.",
             )
+        else:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.id = uuid.uuid4().hex
+            text = json.dumps({"format": FORMAT, "id": self.id, "cores": cores})
+            write_safely(header, text.encode())
+        self._lock = self._locked()
         for folder in (self.log, self.results):
-            folder.mkdir(parents=True)
-        self.id = uuid.uuid4().hex
-        text = json.dumps({"format": FORMAT, "id": self.id, "cores": cores})
-        write_safely(header, text.encode())
+            folder.mkdir(exist_ok=True)
+        for folder in (self.path, self.log, self.results):
+            for path in folder.glob("*.tmp"):  # what a process that was killed had begun to write
+                path.unlink()
+
+    def _locked(self) -> BinaryIO:
+        """Hold the folder until it is closed, or the process is gone, however it goes."""
+        lock = (self.path / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise StateError(
+                f"the checkpoint {self.path} is in use by another engine",
+                "Close that one, or wait until it ends; or start in another folder.",
+            ) from None
+        return lock
 
     def _check(self, header: Path, cores: int) -> str:
         try:
@@ -77,6 +96,7 @@ class Checkpoint:
         return saved
 
     def close(self) -> None:
-        """Remove a temporary folder."""
+        """Let the folder go; a temporary one is removed."""
+        self._lock.close()
         if self._temporary:
             shutil.rmtree(self.path, ignore_errors=True)

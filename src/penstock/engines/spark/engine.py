@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -115,36 +116,27 @@ class Engine:
             windows_required, order_column, lambda *query: self._recorder.new_query(*query)
         )
         self._recorder = Recorder(self, self._registry, self._checkpoint, buffer_rows)
-        self._recorder.recover()
-        folder = self._checkpoint.results
-        self._deliveries: Deliveries | Keeping = (
-            Keeping(folder, cores)
-            if keep_results
-            else Deliveries(folder, self._recorder.handles, cores)
-        )
-        self._progress = self._deliveries.progress
-        options = HostOptions(
-            self._checkpoint.id,
-            cores,
-            0,
-            batch_rows,
-            compile_predicates,
-            windows_required,
-            order_column,
-        )
-        self._session = open_session(cores, master, session)
-        try:
+        options = (batch_rows, compile_predicates, windows_required, order_column)
+        with ExitStack() as undo:
+            undo.callback(self._checkpoint.close)
+            self._recorder.recover()
+            folder = self._checkpoint.results
+            self._deliveries: Deliveries | Keeping = (
+                Keeping(folder, cores)
+                if keep_results
+                else Deliveries(folder, self._recorder.handles, cores)
+            )
+            self._progress = self._deliveries.progress
+            self._session = open_session(cores, master, session)
+            undo.callback(self._session.close)
             self._resident = Resident(
                 self._session.spark,
                 self._checkpoint,
-                options,
+                HostOptions(self._checkpoint.id, cores, 0, *options),
                 rows_per_trigger,
                 self._deliveries.take,
             )
-        except BaseException:
-            self._session.close()
-            self._checkpoint.close()
-            raise
+            undo.pop_all()
 
     def __enter__(self) -> Engine:
         return self
@@ -377,6 +369,13 @@ class Engine:
         """Delete the micro-batches below number ``before``: nobody will ask :meth:`made` again."""
         if isinstance(self._deliveries, Keeping):
             self._deliveries.forget(before)
+
+    def save(self, path: str | Path) -> None:
+        """Refused: the checkpoint is the saved state."""
+        raise InputError(
+            f"an engine on Spark is not saved to a file such as {path}",
+            "Connect with checkpoint=FOLDER; another engine with that folder goes on.",
+        )
 
     def _go_on(self) -> None:
         """Somebody has drained a query."""

@@ -35,6 +35,9 @@ STREAMING = {
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # The rows of a micro-batch come to the driver; a limit would stop a query for good, since a
+    # micro-batch that has been planned is done again as it is.
+    "spark.driver.maxResultSize": "0",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.structuredLogging.enabled": "false",
