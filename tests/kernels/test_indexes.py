@@ -279,3 +279,32 @@ def test_an_index_that_cannot_tell_tuples_apart_is_given_up() -> None:
     # The nested loop's work, and not the index's on top of it.
     assert query.metrics()["comparisons"] - before == 8_000 * 4_000
     assert query.rows().num_rows == 0
+
+
+def kernels_after(batches: list[np.ndarray[Any, Any]]) -> object:
+    """What an equality over count windows of 3,000 is met with after these keys, pushed in turn."""
+    engine = Engine(buffer_rows=1 << 24)
+    for name in ("R", "S"):
+        engine.stream(name, pa.schema({"k": pa.int64()}))
+    query = engine.install(
+        "SELECT r.k FROM R [ROWS 3000] AS r JOIN S [ROWS 3000] AS s ON r.k = s.k AND r.k + s.k < 0"
+    )
+    for keys in batches:
+        for name in ("R", "S"):
+            engine.push(name, pa.table({"k": keys}))
+    return query.metrics()["kernels"]
+
+
+@pytest.mark.parametrize("size", [100, 700, 1_000])
+def test_small_batches_are_indexed_too(size: int) -> None:
+    rng = np.random.default_rng(2)
+    batches = [rng.integers(0, 1 << 40, size) for _ in range(4_000 // size)]
+    assert kernels_after(batches) == [("hash", "hash")]
+
+
+def test_an_index_comes_back_once_it_is_of_use() -> None:
+    rng = np.random.default_rng(3)
+    equal = [np.full(1_500, 7) for _ in range(8)]
+    distinct = [rng.integers(0, 1 << 40, 1_500) for _ in range(8)]
+    assert kernels_after(equal) == [("nested-loop", "nested-loop")]
+    assert kernels_after([*equal, *distinct]) == [("hash", "hash")]

@@ -42,6 +42,8 @@ CROWDED = 64
 """Candidates per probe from which on it is worth looking whether the index is of any use."""
 ALIKE = 2
 """Segments of one size before they are merged: fewer to look into, or less to copy."""
+MOST_FAILURES = 3
+"""After so many in a row an index is tried again every eight windows."""
 SETTLED = 16
 """Windows that may pass before what to index by is chosen anew."""
 IN_CACHE = 1 << 16
@@ -90,7 +92,7 @@ class EntryIndex:
         self._segments: list[Segment] = []
         self._signature: object = None
         self._hopeless_until = 0
-        self._given_up = 0
+        self._failures = 0
         self._chosen_at = 0
         self._widths: list[float] = []
         self._found = 0
@@ -108,7 +110,7 @@ class EntryIndex:
         """Forget everything; the next update indexes all that is stored."""
         self._segments = []
         self._hopeless_until = 0
-        self._given_up = 0
+        self._failures = 0
 
     # -- keeping up -------------------------------------------------------------------------
 
@@ -154,10 +156,9 @@ class EntryIndex:
             del self._segments[-alike:]
 
     def _give_up(self, first: int, following: int) -> None:
-        """Use no index until the window has changed; each time in a row for twice as long."""
+        """Use no index until the window has changed; after failures in a row, for some windows."""
         self.choice, self._segments = Choice(), []
-        self._hopeless_until = following + (max(LONGEST_TAIL, following - first) << self._given_up)
-        self._given_up = min(self._given_up + 1, 8)
+        self._hopeless_until = following + (max(LONGEST_TAIL, following - first) << self._failures)
 
     def _make(self, start: int, first: int, stored: Columns) -> Segment:
         """A segment of the entries from ``start`` on."""
@@ -266,6 +267,7 @@ class EntryIndex:
                 return None, met
             parts.append(found)
             capacity -= len(found)
+        crowd = met
         done = self._segments[-1].last - first if self._segments else 0
         if done < len(stored.keys[0]):
             tail_lo, tail_hi = np.maximum(lo, done), np.maximum(hi, done)
@@ -283,14 +285,22 @@ class EntryIndex:
             if tail is None:
                 return None, met
             parts.append(tail)
-        if met > CROWDED * len(lo) and met > TOO_MANY * float(np.maximum(hi - lo, 0).sum()):
-            # The sample promised better than the buckets can tell apart.
-            self._give_up(first, first + len(stored.keys[0]))
-        elif self._segments:
-            self._given_up = 0
+        if self._segments:
+            self._judge(crowd, first, lo, hi, len(stored.keys[0]))
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
         joined.sort()
         return joined, met
+
+    def _judge(self, crowd: int, first: int, lo: Indices, hi: Indices, count: int) -> None:
+        """Give the index up if the sample promised better than its buckets can tell apart.
+
+        ``crowd`` is how many candidates the probes met in segments.
+        """
+        if crowd <= CROWDED * len(lo) or crowd <= TOO_MANY * float(np.maximum(hi - lo, 0).sum()):
+            self._failures = 0
+            return
+        self._give_up(first, first + count)
+        self._failures = min(self._failures + 1, MOST_FAILURES)
 
     def _probes(self, lo: Indices, hi: Indices, probe: Columns) -> _Probes:
         """The probes in the order in which they are to look into the segments."""
