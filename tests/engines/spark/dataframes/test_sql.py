@@ -179,7 +179,7 @@ def test_late_tuples_and_dead_letters_are_rows_of_the_same_query(
 
 
 class FailWhile:
-    """Fails in the middle of a batch, once: the file says that it has."""
+    """Fails in the middle of a batch for as long as a file is there."""
 
     def __init__(self, marker: Path) -> None:
         self._marker = str(marker)
