@@ -178,6 +178,22 @@ def test_late_tuples_and_dead_letters_are_rows_of_the_same_query(
     ]
 
 
+class FailOnce:
+    """Fails in the middle of a batch, once: the file says that it has."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = str(marker)
+
+    def __call__(self, batches: Any) -> Any:
+        import os
+
+        for batch in batches:
+            yield batch
+            if not os.path.exists(self._marker):
+                with open(self._marker, "w"):
+                    raise RuntimeError("failed once")
+
+
 class FailWhile:
     """Fails in the middle of a batch for as long as a file is there."""
 
