@@ -308,3 +308,53 @@ def test_an_index_comes_back_once_it_is_of_use() -> None:
     distinct = [rng.integers(0, 1 << 40, 1_500) for _ in range(8)]
     assert kernels_after(equal) == [("nested-loop", "nested-loop")]
     assert kernels_after([*equal, *distinct]) == [("hash", "hash")]
+
+
+@pytest.mark.parametrize("on", ["r.f - s.f > 90", "r.f - s.f >= 90", "90 < s.f - r.f"])
+def test_a_difference_that_is_nan_is_above_every_bound(on: str) -> None:
+    floats = np.arange(2_000, dtype=np.float32) % 100
+    floats[::500] = np.nan
+    floats[1::500] = np.inf
+    found = []
+    for kernel in ("nested-loop", None):
+        engine = Engine(buffer_rows=1 << 24)
+        for name in ("R", "S"):
+            engine.stream(name, pa.schema({"f": pa.float32()}))
+        query = engine.install(
+            f"SELECT r.f, s.f AS g FROM R [ROWS 5000] AS r JOIN S [ROWS 5000] AS s ON {on}",
+            kernel=kernel,
+        )
+        engine.push("R", pa.table({"f": floats}))
+        engine.push("S", pa.table({"f": floats}))
+        found.append(query.rows().num_rows)
+    assert found[0] == found[1] > 2_000 * 8
+
+
+def test_a_weak_condition_beside_a_one_sided_one_does_not_spoil_its_index() -> None:
+    rng = np.random.default_rng(4)
+    engine = Engine(buffer_rows=1 << 24)
+    for name in ("R", "S"):
+        engine.stream(name, pa.schema({"x": pa.int64(), "y": pa.int64()}))
+    query = engine.install(
+        "SELECT r.x FROM R [ROWS 5000] AS r JOIN S [ROWS 5000] AS s "
+        "ON r.x > s.x + 990000 AND ABS(r.y - s.y) <= 1000000"
+    )
+    for _ in range(4):
+        for name in ("R", "S"):
+            columns = {column: rng.integers(0, 1_000_000, 5_000) for column in "xy"}
+            engine.push(name, pa.table(columns))
+    assert query.metrics()["kernels"] == [("sorted", "sorted")]
+    assert query.metrics()["comparisons"] < 40_000 * 100
+
+
+def test_long_words_that_have_gone_are_forgotten() -> None:
+    engine = Engine(buffer_rows=1 << 24)
+    for name in ("R", "S"):
+        engine.stream(name, pa.schema({"w": pa.string()}))
+    query = engine.install("SELECT r.w FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON r.w = s.w")
+    (join,) = query.pipeline.joins
+    for start in range(0, 1_000, 100):
+        for name in ("R", "S"):
+            words = [f"{name}{start + i}" + "w" * 20_000 for i in range(100)]
+            engine.push(name, pa.table({"w": words}))
+        assert join.matcher.dictionary.nbytes < 24_000_000

@@ -33,6 +33,8 @@ from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
 SMALLEST_DICTIONARY = 65_536
+LONGEST_WORDS = 1 << 22
+"""Bytes that the values of a dictionary may have, whatever the windows hold."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,10 @@ class Matcher:
     def tidy_dictionary(self, arriving: int) -> None:
         """Start a new dictionary once most of its values are of tuples long gone."""
         stored = sum(len(side.rows) for side in self._sides) + arriving
-        if len(self.dictionary) > max(SMALLEST_DICTIONARY, 4 * stored):
+        held = sum(side.rows.nbytes for side in self._sides)
+        if len(self.dictionary) > max(
+            SMALLEST_DICTIONARY, 4 * stored
+        ) or self.dictionary.nbytes > max(LONGEST_WORDS, 4 * held):
             self.rebuild()
 
     def probes(self, side: JoinSide, admitted: Admitted, keyed: Keyed, seen: Indices) -> Probes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.blocks.buffer import Buffer
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.join_side import JoinSide
-from penstock.blocks.matcher import SMALLEST_DICTIONARY
+from penstock.blocks.matcher import LONGEST_WORDS, SMALLEST_DICTIONARY
 from penstock.kernels import entry_index
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.memory import address_of
@@ -113,7 +113,7 @@ class SingleJoin:
                 given += (low - (1 << 64) if low >> 63 else low, value >> 64)
             else:
                 given.append(value)
-        if len(dictionary) > self._most_words:
+        if len(dictionary) > self._most_words or dictionary.nbytes > self._longest_words:
             raise OverflowError  # a run starts a new one
         return given
 
@@ -213,6 +213,8 @@ class SingleJoin:
         self._plain = not self._decimals and not self._own.rows.texts
         stored = sum(len(side.rows) for side in self._block.sides)
         self._most_words = max(SMALLEST_DICTIONARY, 4 * stored)
+        held = sum(side.rows.nbytes for side in self._block.sides)
+        self._longest_words = max(LONGEST_WORDS, 4 * held)
 
     @property
     def serves(self) -> bool:

@@ -2,10 +2,10 @@
 one-sided inequalities. They differ in how a key becomes a bucket, and in nothing else.
 
 Entries are held in *segments*, each a copy of the keys in bucket order, so that the candidates of a
-probe are contiguous. An old segment covers most of the window, a young one what came since, and a
-short tail at the end is in none and met by the nested loop. The young segment is made anew when the
-tail has grown, the old one when the young has: each entry is copied a constant number of times on
-average. Nothing is ever removed: a probe's live range says which entries count.
+probe are contiguous. Segments cover the window from old to young, their sizes at least halving, and
+a short tail at the end is in none and met by the nested loop. When the tail has grown it becomes a
+segment, with the younger ones that are not larger: each entry is copied a logarithmic number of
+times. Nothing is ever removed: a probe's live range says which entries count.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.kernels.generate import FLIPPED
 from penstock.kernels.predicate import (
     Both,
@@ -82,6 +84,9 @@ def _of_difference(left: Computed, op: str, value: float, stored_side: int) -> l
         return [Constraint(ends[0].index, ends[1].index, -abs(wide), abs(wide))]
     ends = _difference(left, stored_side)
     if ends is None:
+        return []
+    if op in ("gt", "ge") and pa.types.is_floating(left.type):
+        # With NaN on either side the difference is NaN, which is above every bound.
         return []
     a = left.args[0]
     if isinstance(a, KeyOperand) and a.side != stored_side:

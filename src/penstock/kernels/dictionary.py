@@ -21,26 +21,31 @@ class Dictionary:
     """
 
     def __init__(self) -> None:
-        self._codes: dict[object, int] = {}
+        self._codes: dict[str | bytes, int] = {}
+        self.nbytes = 0
+        """How long the values are that it holds."""
 
     def __len__(self) -> int:
         return len(self._codes)
 
     def code(self, value: str | bytes) -> int:
         """The code of one value."""
-        return self._codes.setdefault(value, len(self._codes))
+        found = self._codes.get(value)
+        if found is None:
+            found = self._codes[value] = len(self._codes)
+            self.nbytes += len(value)
+        return found
 
     def encode(self, values: pa.Array[Any]) -> npt.NDArray[np.int32]:
         """The code of each value; -1 for NULL."""
-        codes = self._codes
         if len(values) == 1:
             value = values[0].as_py()
-            code = -1 if value is None else codes.setdefault(value, len(codes))
-            return np.array([code], dtype=np.int32)
+            return np.array([-1 if value is None else self.code(value)], dtype=np.int32)
         encoded = values.dictionary_encode()
         table = np.empty(len(encoded.dictionary) + 1, dtype=np.int32)
-        for index, value in enumerate(encoded.dictionary.to_pylist()):
-            table[index] = codes.setdefault(value, len(codes))
+        words: list[Any] = encoded.dictionary.to_pylist()
+        for index, value in enumerate(words):
+            table[index] = self.code(value)
         table[-1] = -1
         indices = encoded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
         codes_of: npt.NDArray[np.int32] = table[indices]

@@ -1,8 +1,8 @@
 """The index that one stored side of a join has for its predicate: what to index by, and when.
 
-What to index by is decided from what is stored and what probes, each time the old segment is made:
-of several conditions the one that lets the fewest tuples through, and none at all if none lets few
-through. Then every probe looks into the old segment, the young one and the tail; see
+What to index by is decided from what is stored and what probes, when there is no segment yet and
+again after some windows: of several conditions the one that lets the fewest tuples through, and
+none at all if none lets few through. Then every probe looks into all segments and the tail; see
 :mod:`penstock.kernels.bucket_index`.
 """
 
@@ -44,7 +44,7 @@ ALIKE = 2
 """Segments of one size before they are merged: fewer to look into, or less to copy."""
 MOST_FAILURES = 3
 """After so many in a row an index is tried again every eight windows."""
-SETTLED = 16
+SETTLED = 8
 """Windows that may pass before what to index by is chosen anew."""
 IN_CACHE = 1 << 16
 """Entries of a segment that a second-level cache holds most of."""
@@ -206,6 +206,8 @@ class EntryIndex:
                 for _, d in shares[1:]
                 if d.stored != dim.stored and (d.stored, d.other) != (dim.other, dim.stored)
             ]
+            if dim.lower is None or dim.upper is None:
+                both = []  # it has no width, so there can be no rows as wide as it
             dims = (dim, *both[:1])
             total = share * min((s for s, d in shares if d in both[:1]), default=1.0)
             if total < best[0]:

@@ -120,10 +120,13 @@ def _is_band(term: Call) -> bool:
 def _is_difference(term: Call) -> bool:
     """``a - b < constant`` or the like."""
     left, right = map(_bare, term.args)
-    if not isinstance(right, Literal):
+    swapped = not isinstance(right, Literal)
+    if swapped:
         left, right = right, left
     if term.op not in LOWER | UPPER or not isinstance(right, Literal):
         return False
+    if pa.types.is_floating(left.type) and (term.op in LOWER) != swapped:
+        return False  # a difference that is NaN is above every constant, wherever its ends are
     return isinstance(left, Call) and left.op in ("sub", "sub_times") and len(sides(left)) == 2
 
 
