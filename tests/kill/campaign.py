@@ -50,8 +50,8 @@ class Campaign:
 
     folder: Path
     seed: int
-    rows: int = 40_000
-    rows_per_trigger: int = 8_000
+    rows: int = 60_000
+    rows_per_trigger: int = 2_500
     died: Counter[str] = field(default_factory=Counter)
     starts: int = 0
 
