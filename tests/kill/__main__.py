@@ -22,7 +22,7 @@ def draw(chance: random.Random, number: int) -> Death:
     phases = [*FUNCTIONS, "anywhere"]
     phase = phases[number % len(phases)]
     if phase == "anywhere":
-        return Death(phase, chance.randrange(2_000, 25_000))
+        return Death(phase, chance.randrange(2_000, 12_000))
     who = chance.choice(("all", "all", "worker")) if phase in WORKERS else "all"
     return Death(phase, chance.randint(1, MOST_CALLS.get(phase, 3)), who)
 
