@@ -95,7 +95,7 @@ class InProcess:
         deliver: Callable[[int, pa.Table], None],
     ) -> None:
         self.cluster: Cluster = spark
-        self._reader = LogReader(checkpoint.log, rows_per_trigger, options.cores)
+        self._reader = LogReader(checkpoint.log, rows_per_trigger, options.cores, patience=0)
         self._options = options
         self._deliver = deliver
         self.run_id = "in process"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,8 @@ from penstock.engines.spark import log
 from penstock.engines.spark.frames import SPARK_SCHEMA
 
 REGISTRY = "registry.json"
+_PATIENCE, _LOOK = 0.25, 0.005
+"""How many seconds an idle source waits for a segment, and how often it looks meanwhile."""
 
 
 class LogSource(DataSource):
@@ -46,10 +49,13 @@ class LogPartition(InputPartition):
 class LogReader(DataSourceStreamReader):
     """Offsets are ``{"position": n}``: everything before position n has been read."""
 
-    def __init__(self, folder: Path, rows_per_trigger: int, partitions: int) -> None:
+    def __init__(
+        self, folder: Path, rows_per_trigger: int, partitions: int, patience: float = _PATIENCE
+    ) -> None:
         self._folder = folder
         self._rows = rows_per_trigger
         self._partitions = partitions
+        self._patience = patience
 
     def initialOffset(self) -> dict[str, int]:
         return {"position": 0}
@@ -58,17 +64,29 @@ class LogReader(DataSourceStreamReader):
         return ReadMaxRows(self._rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """As many segments as the limit lets in, but one at least."""
+        """As many segments as the limit lets in, but one at least.
+
+        If there is none, it waits a while for one: Spark would ask again a hundred times a second,
+        which costs an idle query half a core.
+        """
         most = None if isinstance(limit, ReadAllAvailable) else self._rows
-        position, tuples = start["position"], 0
+        until = time.monotonic() + self._patience
+        while (end := self._end(start["position"], most)) == start["position"]:
+            if time.monotonic() >= until:
+                break
+            time.sleep(_LOOK)
+        return {"position": end}
+
+    def _end(self, start: int, most: int | None) -> int:
+        position, tuples = start, 0
         for segment in log.segments(self._folder):
             if segment.next <= position:
                 continue
             tuples += segment.tuples
-            if most is not None and tuples > most and position > start["position"]:
+            if most is not None and tuples > most and position > start:
                 break
             position = segment.next
-        return {"position": position}
+        return position
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         asked = [
