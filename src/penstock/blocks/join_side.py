@@ -220,7 +220,10 @@ class JoinSide:
         if self.seqs is not None:
             passed = keyed.passed if keyed.passed is not None else np.arange(count, dtype=np.int64)
             if self.share is not None:
-                mine = np.flatnonzero(self._owned(self.share)[passed + (first - self.rows.first)])
+                numbers = passed + first
+                if self.origin is not None:
+                    numbers = self.origin.view()[numbers - self.rows.first]
+                mine = np.flatnonzero(self.share.owns(numbers))
                 keyed, passed = keyed.only(mine), passed[mine]
             self.seqs.append(passed + first)
         for column, values, valid in zip(self.columns, keyed.values, keyed.valid, strict=True):
@@ -252,6 +255,9 @@ class JoinSide:
         """From sequence numbers to indices of keys."""
         if self.seqs is None:
             return lo - self.rows.first, hi - self.rows.first
+        if self.share is not None and self.filter == TRUE and self.origin is None:
+            first = int(self.share.before(np.array([self.rows.first]))[0])
+            return self.share.before(lo) - first, self.share.before(hi) - first
         seqs = self.seqs.view()
         return np.searchsorted(seqs, lo), np.searchsorted(seqs, hi)
 

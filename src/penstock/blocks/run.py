@@ -60,6 +60,15 @@ class Share:
         owned: npt.NDArray[np.bool_] = numbers % self.cores == self.core
         return owned
 
+    def before(self, numbers: Positions) -> Positions:
+        """How many tuples this core stores of those numbered below each of these.
+
+        >>> Share(1, 3).before(np.arange(6)).tolist()
+        [0, 0, 1, 1, 1, 2]
+        """
+        counts: Positions = (numbers + (self.cores - 1 - self.core)) // self.cores
+        return counts
+
 
 @dataclass(frozen=True)
 class Run:
