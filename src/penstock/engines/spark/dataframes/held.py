@@ -122,6 +122,7 @@ class Held:
 
 def join(parts: list[Part]) -> Part:
     """Parts one after another as one."""
+    parts = [part for part in parts if len(part[1])] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     return concat([batch for batch, _ in parts]), np.concatenate([keys for _, keys in parts])

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.spark.dataframes.job import Job
-from penstock.engines.spark.dataframes.worker import Made, Packed, Worker
+from penstock.engines.spark.dataframes.worker import Made, Packed, Watch, Worker
 from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
 from penstock.engines.spark.host import POSITION, TIE, HostOptions
 from penstock.program.compile import compile_plan
@@ -75,7 +75,7 @@ class Process:
         core = self.core_of[first.column("core")[0].as_py()]
         worker = Worker(self.job, replace(self.options, core=core))
         packed = _packed(chain([first], batches))
-        for number, made in enumerate(worker.take(packed, last=True)):
+        for number, made in enumerate(worker.take(packed, Watch(), last=True)):
             yield pa.RecordBatch.from_pylist([{"number": number, **vars(made)}], schema=_MADE)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.engines.spark.dataframes.canonical import Keys, canonical_order
+from penstock.engines.spark.dataframes.canonical import Keys, canonical_order, is_ordered
 from penstock.engines.spark.dataframes.held import Held, Part, join
 from penstock.engines.spark.host import StateStore
 from penstock.streams.batches import concat, no_rows, take
@@ -90,6 +90,15 @@ def keys_of(batch: pa.RecordBatch, column: OrderColumn | None) -> tuple[Keys, An
     return column.keys(whole), missing.to_numpy(zero_copy_only=False)
 
 
+def joined(batches: list[pa.RecordBatch], lane: Lane) -> pa.RecordBatch:
+    """All tuples of a lane. Batches that are in order by themselves come out so as a whole."""
+    filled = [batch for batch in batches if batch.num_rows]
+    if lane.column is not None and len(filled) > 1:
+        firsts = [keys_of(batch.slice(0, 1), lane.column)[0][0] for batch in filled]
+        filled = [filled[i] for i in np.argsort(firsts, kind="stable")]
+    return concat(filled) if filled else no_rows(lane.stream.schema)
+
+
 class ArrivalOrder:
     """Takes every tuple in the trigger that brings it. Remembers nothing."""
 
@@ -100,7 +109,7 @@ class ArrivalOrder:
         """One list of batches per lane; ``at`` is the time of the trigger in milliseconds."""
         parts = []
         for lane, given in zip(self._lanes, batches, strict=True):
-            batch = concat(given) if given else no_rows(lane.stream.schema)
+            batch = joined(given, lane)
             keys, _ = keys_of(batch, lane.column)
             parts.append((batch, keys))
         return Taken(_events(self._lanes, parts))
@@ -142,7 +151,7 @@ class KeyOrder:
         refused: list[Refused] = []
         fresh: list[Part] = []
         for i, (lane, given) in enumerate(zip(self.lanes, batches, strict=True)):
-            batch = concat(given) if given else no_rows(lane.stream.schema)
+            batch = joined(given, lane)
             fresh.append(self._admit(i, lane, batch, at, refused))
         self._advance(at)
         if not last and self.frontier is None:
@@ -152,15 +161,10 @@ class KeyOrder:
         parts = []
         for held, (batch, keys) in zip(self._held, fresh, strict=True):
             released = held.release(None if last else self.frontier)
-            passed = np.ones(len(keys), np.bool_) if last else keys < self.frontier
-            if passed.all():
-                released.append((batch, keys))
-            else:
-                rest = np.flatnonzero(~passed)
-                held.add(take(batch, rest), keys[rest])
-                passed = np.flatnonzero(passed)
-                released.append((take(batch, passed), keys[passed]))
-            parts.append(join(released))
+            passed, rest = ((batch, keys), None) if last else _cut(batch, keys, self.frontier)
+            if rest is not None:
+                held.add(*rest)
+            parts.append(join([*released, passed]))
         return Taken(_events(self.lanes, parts), tuple(refused), sum(map(len, self._held)))
 
     def _admit(
@@ -242,13 +246,30 @@ class KeyOrder:
 Sequencer = ArrivalOrder | KeyOrder
 
 
+def _cut(batch: pa.RecordBatch, keys: Keys, frontier: Any) -> tuple[Part, Part | None]:
+    """The tuples below the frontier, and the others, if there are any."""
+    if is_ordered(keys):
+        cut = int(np.searchsorted(keys, frontier, "left"))
+        if cut == len(keys):
+            return (batch, keys), None
+        return (batch.slice(0, cut), keys[:cut]), (batch.slice(cut), keys[cut:])
+    below = keys < frontier
+    if below.all():
+        return (batch, keys), None
+    passed, rest = np.flatnonzero(below), np.flatnonzero(~below)
+    return (take(batch, passed), keys[passed]), (take(batch, rest), keys[rest])
+
+
 def _events(lanes: Sequence[Lane], parts: Sequence[Part]) -> tuple[Tuples | Merged, ...]:
     """The tuples of all lanes in one order: by key, then by lane, then by content."""
     found: list[tuple[str, pa.RecordBatch, Keys]] = []
     for lane, (batch, keys) in zip(lanes, parts, strict=True):
-        if len(keys):
+        if not len(keys):
+            continue
+        if not is_ordered(keys):
             order = canonical_order(batch, keys)
-            found.append((lane.stream.name, take(batch, order), keys[order]))
+            batch, keys = take(batch, order), keys[order]
+        found.append((lane.stream.name, batch, keys))
     if not found:
         return ()
     names, batches, sorted_keys = zip(*found, strict=True)

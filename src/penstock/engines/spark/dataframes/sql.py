@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import reduce
 from typing import Any
@@ -29,6 +29,7 @@ from penstock.engines.spark.dataframes.packing import (
     UnpackInOrder,
 )
 from penstock.engines.spark.dataframes.processor import JobCore
+from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.resident import core_ids
 from penstock.errors import InputError
@@ -40,6 +41,7 @@ COUNTS = {
     "late": "late",
     "dead": "dead",
     "held": "held",
+    "loads": "loads",
 }
 """The names of the metrics, each with the kind of frame whose counts it adds up."""
 
@@ -113,7 +115,9 @@ def sql(
     if job.stateless:
         return _computed(job, inputs, columns, zone)
     made = _processed(job, inputs, copied, cores)
-    made = made.observe(name, *(_count(kind).alias(metric) for metric, kind in COUNTS.items()))
+    counts = [_count(F.sum, kind).alias(metric) for metric, kind in COUNTS.items()]
+    slowest = [_count(F.max, part).alias(part) for part in PARTS]
+    made = made.observe(name, *counts, *slowest)
     unpack = Unpack(job, to_arrow_schema(columns, timezone=zone))
     if job.ordered:
         return made.repartition(1).mapInArrow(UnpackInOrder(unpack), columns)
@@ -160,8 +164,8 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.unionAll(other)
 
 
-def _count(kind: str) -> Any:
-    return F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0))
+def _count(total: Callable[[Any], Any], kind: str) -> Any:
+    return F.coalesce(total(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0))
 
 
 def _tagged(columns: spark_types.StructType) -> spark_types.StructType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,28 @@ from penstock.program.instructions import CreateStream, Install, Instruction
 from penstock.streams.events import End
 
 _DESCRIPTION = "job"
+PARTS = ("input_ms", "ordering_ms", "blocks_ms", "state_ms")
+"""What a core's time goes into: frames come and are opened, tuples are put in order, the blocks
+work, chunks of state are read and written."""
+
+
+class Watch:
+    """Where the time of a trigger goes. The time between two calls is of the part named then."""
+
+    def __init__(self) -> None:
+        self._seconds = dict.fromkeys(PARTS, 0.0)
+        self._last = time.perf_counter()
+
+    def spent(self, part: str) -> None:
+        """What has passed since the last call went into this part."""
+        now = time.perf_counter()
+        self._seconds[part] += now - self._last
+        self._last = now
+
+    def made(self) -> Iterator[Made]:
+        """The milliseconds so far, as counts."""
+        for part, seconds in self._seconds.items():
+            yield Made(part, round(seconds * 1000))
 
 
 class Packed(NamedTuple):
@@ -36,7 +59,10 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True)
 class Made:
-    """What a core hands on: rows, letters, or a count (``taken``, ``held``, ``failures``)."""
+    """What a core hands on: rows, letters, or a count (``taken``, ``held``, ``loads``).
+
+    Counts of milliseconds, one for each of :data:`PARTS`, are among them.
+    """
 
     kind: str
     count: int
@@ -58,20 +84,23 @@ class Worker:
         """The position of the next event."""
         return self._host.position
 
-    def take(self, packed: Iterable[Packed], last: bool = False) -> Iterator[Made]:
+    def take(self, packed: Iterable[Packed], watch: Watch, last: bool = False) -> Iterator[Made]:
         """Take the tuples of a trigger; ``last`` if there will never be another one."""
         at = 0
         batches: list[list[pa.RecordBatch]] = [[] for _ in self._job.lanes]
         for one in packed:
             batches[one.lane].append(one_batch(from_ipc(one.payload)))
             at = one.at
+        watch.spent("input_ms")
         if self.position == 0:
             yield from self._made(self._host.process(self._instructions()))
         taken = self._sequencer.take(batches, at, last)
+        watch.spent("ordering_ms")
         if self._first:  # all cores see the same tuples; one of them speaks for all
             yield from _counted(taken)
         ends = [End(lane.stream.name) for lane in self._job.lanes] if last else []
         yield from self._made(self._host.process((*taken.events, *ends)))
+        watch.spent("blocks_ms")
 
     def _instructions(self) -> Iterator[Instruction]:
         for lane in self._job.lanes:
@@ -143,18 +172,26 @@ def trigger(
     memory: HostMemory[Worker],
 ) -> Iterator[Made]:
     """One trigger of one core; the state is the truth, as in the resident processor."""
-    worker = _worker(job, options, store, memory)
-    yield from worker.take(packed)
+    watch = Watch()
+    worker, loaded = _worker(job, options, store, memory)
+    watch.spent("state_ms")
+    yield from worker.take(packed, watch)
     worker.save(store)
+    watch.spent("state_ms")
+    yield from watch.made()
+    yield Made("loads", int(loaded))
     token = uuid.uuid4().hex
     store.set_head(Head(FORMAT, options.cores, worker.position, token))
     memory.put(options, token, worker)
 
 
-def _worker(job: Job, options: HostOptions, store: CoreStore, memory: HostMemory[Worker]) -> Worker:
+def _worker(
+    job: Job, options: HostOptions, store: CoreStore, memory: HostMemory[Worker]
+) -> tuple[Worker, bool]:
+    """The worker at the state of the store, and whether it had to be loaded from there."""
     head = store.head()
     if head is None:
-        return Worker(job, options)
+        return Worker(job, options), False
     if head.format != FORMAT:
         raise StateError(
             f"the checkpoint has state of format {head.format}, this is format {FORMAT}",
@@ -168,7 +205,8 @@ def _worker(job: Job, options: HostOptions, store: CoreStore, memory: HostMemory
             f"Pass cores={head.cores}, or start with an empty checkpointLocation.",
         )
     worker = memory.take(options, head.token)
-    if worker is None:
-        worker = Worker(job, options)
-        worker.load(head.position, store.texts(), store.chunks())
-    return worker
+    if worker is not None:
+        return worker, False
+    worker = Worker(job, options)
+    worker.load(head.position, store.texts(), store.chunks())
+    return worker, True
