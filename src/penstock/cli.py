@@ -265,9 +265,10 @@ def explain(
 @app.command()
 def demo() -> None:
     """A band join over two streams, changed while they flow, and checked by another engine."""
-    from penstock.demo import run_demo
+    from penstock.demo.local import run_demo
+    from penstock.demo.screen import Screen
 
-    if not run_demo(print):
+    if not run_demo(Screen(sys.stdout)):
         raise typer.Exit(1)
 
 
