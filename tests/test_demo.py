@@ -1,4 +1,4 @@
-"""The demo: it tells what it does, and its check can fail."""
+"""The demo inside this process, and what it shares with the one on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     real = local.run_demo
     monkeypatch.setattr(local, "run_demo", lambda screen: real(screen, SMALL))
     with pytest.raises(SystemExit) as caught:
-        main(["demo"])
+        main(["demo", "--engine", "local"])
     return int(caught.value.code or 0), capsys.readouterr().out
 
 
@@ -53,6 +53,15 @@ def test_a_wrong_answer_is_exit_status_1(
     status, text = run(capsys, monkeypatch)
     assert status == 1
     assert "NOT the same" in text.splitlines()[-1]
+
+
+def test_an_unknown_engine_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["demo", "--engine", "flink"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == (
+        "penstock: unknown engine 'flink'\nWrite --engine spark or --engine local.\n"
+    )
 
 
 def test_without_duckdb_it_says_so_and_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
