@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: check-format check-lint check-types check-imports check-doctests check-tests
 
 help:
-	@echo "make demo       a band join over two streams, changed while they flow, and checked"
+	@echo "make demo       a join that Spark refuses, on Spark: changed while it runs, and checked"
 	@echo "make test       format, lint, types, imports, doctests, tests"
 	@echo "make fuzz       random scripts against the oracle until something breaks or Ctrl-C"
 	@echo "make kill-test  kill a run on Spark N=20 times, and compare what comes out in the end"

@@ -20,9 +20,11 @@ from penstock import __version__
 from penstock.cli_engine import (
     Checkpoint,
     Cores,
+    EngineName,
     EngineOption,
     Master,
     RowsPerTrigger,
+    check_engine,
     spark_options,
 )
 from penstock.errors import InputError, PenstockError
@@ -263,11 +265,15 @@ def explain(
 
 
 @app.command()
-def demo() -> None:
-    """A band join over two streams, changed while they flow, and checked by another engine."""
-    from penstock.demo import run_demo
+def demo(engine: EngineOption = "spark") -> None:
+    """A join that Spark refuses, on Spark: changed while it runs, checked by another engine."""
+    from penstock.demo.screen import Screen
 
-    if not run_demo(print):
+    if check_engine(engine) is EngineName.local:
+        from penstock.demo.local import run_demo
+    else:
+        from penstock.demo.spark import run_demo
+    if not run_demo(Screen(sys.stdout)):
         raise typer.Exit(1)
 
 

@@ -1,0 +1,1 @@
+"""The two-dimensional band join of Teubner & Mueller 2011 (§6) on generated streams."""
