@@ -45,6 +45,8 @@ class HostOptions:
     compile_predicates: bool = True
     windows_required: bool = True
     order_column: str | None = None
+    divided: bool = False
+    """Whether a core sees the tuples of its keys alone, and all of those."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ class Host:
     def _new_query(self, name: str, program: Program, derived: bool) -> HostedQuery:
         options = self._options
         number = next(self._loading, self._numbers)
-        place = placement(number, program, derived, options.cores, options.core)
+        cores = 1 if options.divided else options.cores
+        place = placement(number, program, derived, cores, options.core)
         pipeline = Pipeline(program, options.compile_predicates, place.share)
         if not place.here:
             pipeline.clear()

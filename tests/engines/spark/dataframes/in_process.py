@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,16 @@ from tests.engines.spark.in_process import DictStore
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.columns import WATERMARK, Source
 from penstock.engines.spark.dataframes.job import Job
-from penstock.engines.spark.dataframes.packing import PLACE
+from penstock.engines.spark.dataframes.packing import PLACE, Pack, PackByKey
+from penstock.engines.spark.dataframes.partition import distribution
 from penstock.engines.spark.dataframes.worker import Made, Packed, Worker, trigger
-from penstock.engines.spark.frames import from_ipc, ipc
+from penstock.engines.spark.frames import from_ipc
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.trigger import HostMemory
+from penstock.program.compile import compile_plan
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import parse_query
 
 COLUMNS: dict[str, types.DataType] = {
     "ts": types.LongType(),
@@ -69,7 +76,10 @@ class Cluster:
     """The cores of a query with their state; what the committed attempts made."""
 
     def __init__(self, job: Job, cores: int, chance: random.Random | None = None) -> None:
-        self.job = job
+        catalog = Catalog([lane.stream for lane in job.lanes], windows_required=not job.bounded)
+        plan = bind(parse_query(job.text), catalog, order_column=job.order_column)
+        shared = distribution(compile_plan(plan), job.lanes, job.by_key, cores)
+        self.job = job = replace(job, keys=shared.keys)
         self.cores = cores
         self.chance = chance
         self.stores = [DictStore() for _ in range(cores)]
@@ -87,7 +97,7 @@ class Cluster:
     def trigger(self, parts: Trigger, at: int | None = None) -> list[Made]:
         """One trigger on all cores; what it made."""
         self.at = self.at + 1 if at is None else at
-        packed = [Packed(lane, self.at, self._pack(lane, rows)) for lane, rows in parts if rows]
+        packed = [frame for lane, rows in parts if rows for frame in self._pack(lane, rows)]
         made: list[tuple[int, Made]] = []
         for core, store in enumerate(self.stores):
             if self._happens(0.2):
@@ -104,7 +114,8 @@ class Cluster:
         self.made += made
         return [one for _, one in made]
 
-    def _attempt(self, core: int, packed: list[Packed]) -> Any:
+    def _attempt(self, core: int, frames: list[tuple[int | None, Packed]]) -> Any:
+        packed = [frame for group, frame in frames if group in (None, core)]
         if self.chance is not None:
             packed = self.chance.sample(packed, len(packed))
         options = HostOptions(
@@ -115,12 +126,22 @@ class Cluster:
             compile_predicates=False,
             windows_required=not self.job.bounded,
             order_column=self.job.order_column,
+            divided=self.job.keys is not None,
         )
         return trigger(self.job, options, packed, self.stores[core], self.memory)
 
-    def _pack(self, lane: int, rows: list[Row]) -> bytes:
-        names = self.job.lanes[lane].stream.schema.names
-        return ipc(batch_of(rows).select(names))
+    def _pack(self, number: int, rows: list[Row]) -> Iterator[tuple[int | None, Packed]]:
+        """Frames, each with the core that it is for, if not for all."""
+        lane, keys = self.job.lanes[number], self.job.keys
+        schema = lane.stream.schema
+        pack = (
+            Pack(number, schema)
+            if keys is None
+            else PackByKey(number, schema, lane.column, keys[number], tuple(range(self.cores)))
+        )
+        for batch in pack(iter([batch_of(rows).select(schema.names)])):
+            frame = batch.to_pylist()[0]
+            yield frame["core"], Packed(number, self.at, frame["payload"], frame["mark"])
 
     def rows(self) -> list[Row]:
         """All rows so far, in the order that the cores together give them."""

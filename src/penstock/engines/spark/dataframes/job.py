@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.engines.shared.saved import save_stream
+from penstock.engines.spark.dataframes.partition import KeyedLane
 from penstock.engines.spark.dataframes.sequencer import ArrivalOrder, KeyOrder, Lane, Sequencer
 
 QUERY = "query"
@@ -40,6 +41,8 @@ class Job:
         The columns of the result as the query makes them.
     names
         Their names in Spark, where each is used once.
+    keys
+        What divides the tuples of each lane among the cores; None if every core sees all.
     """
 
     text: str
@@ -53,6 +56,7 @@ class Job:
     order_column: str | None
     schema: pa.Schema
     names: tuple[str, ...]
+    keys: tuple[KeyedLane, ...] | None = None
 
     def sequencer(self) -> Sequencer:
         """What puts the tuples of this query in order; nothing has arrived yet."""
@@ -67,6 +71,7 @@ class Job:
                 "keys": [[lane.column and lane.column.name, lane.delay] for lane in self.lanes],
                 "by_key": self.by_key,
                 "idle": self.idle,
+                "divided": [str(one.key) for one in self.keys or ()],
             }
         )
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.partition import KeyedLane
+from penstock.engines.spark.dataframes.sequencer import keys_of
 from penstock.engines.spark.dataframes.worker import Made, Packed, Watch, Worker
 from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
 from penstock.engines.spark.host import POSITION, TIE, HostOptions
@@ -22,10 +24,11 @@ from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse_query
 from penstock.streams.batches import take
+from penstock.streams.order import OrderColumn
 
 Batches = Iterator[pa.RecordBatch]
 
-PACKED = "lane int, payload binary"
+PACKED = "lane int, core int, mark boolean, payload binary"
 MADE = "number long, kind string, count long, payload binary"
 _COLUMNS: list[pa.Field[Any]] = [
     pa.field("number", pa.int64()),
@@ -34,8 +37,12 @@ _COLUMNS: list[pa.Field[Any]] = [
     pa.field("payload", pa.binary()),
 ]
 _MADE = pa.schema(_COLUMNS)
-_LANE: pa.Field[Any] = pa.field("lane", pa.int32())
-_PACKED = pa.schema([_LANE, _COLUMNS[-1]])
+_PLACED: list[pa.Field[Any]] = [
+    pa.field("lane", pa.int32()),
+    pa.field("core", pa.int32()),
+    pa.field("mark", pa.bool_()),
+]
+_PACKED = pa.schema([*_PLACED, _COLUMNS[-1]])
 
 PLACE = (POSITION, TIE)
 """The last columns of rows on their way: what puts those of all cores in one order."""
@@ -47,17 +54,63 @@ KIND, STREAM, TUPLE, REASON = TAGS = ("_kind", "_stream", "_tuple", "_reason")
 
 @dataclass(frozen=True)
 class Pack:
-    """Tuples of one stream into frames of at most 65,536."""
+    """Tuples of one stream into frames of at most 65,536, for whichever core."""
 
     lane: int
     schema: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
+        for part in self._parts(batches):
+            yield self._frame(part)
+
+    def _parts(self, batches: Batches) -> Batches:
         for batch in batches:
             for start in range(0, batch.num_rows, MOST_TUPLES):
-                part = conformed(batch.slice(start, MOST_TUPLES), self.schema)
-                row = [{"lane": self.lane, "payload": ipc(part)}]
-                yield pa.RecordBatch.from_pylist(row, schema=_PACKED)
+                yield conformed(batch.slice(start, MOST_TUPLES), self.schema)
+
+    def _frame(
+        self, part: pa.RecordBatch, group: int | None = None, mark: bool = False
+    ) -> pa.RecordBatch:
+        row = {"lane": self.lane, "core": group, "mark": mark, "payload": ipc(part)}
+        return pa.RecordBatch.from_pylist([row], schema=_PACKED)
+
+
+@dataclass(frozen=True)
+class PackByKey(Pack):
+    """As :class:`Pack`, each tuple for the core of its key; to all cores, how far the stream is.
+
+    ``groups`` has the group of every core.
+    """
+
+    column: OrderColumn | None
+    key: KeyedLane
+    groups: tuple[int, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        latest: pa.RecordBatch | None = None
+        for part in self._parts(batches):
+            cores = self.key.cores(part, len(self.groups))
+            for core, group in enumerate(self.groups):
+                mine = np.flatnonzero(cores == core)
+                if len(mine):
+                    yield self._frame(take(part, mine), group)
+            latest = self._latest(part, latest)
+        if latest is not None:
+            for group in self.groups:
+                yield self._frame(latest, group, mark=True)
+
+    def _latest(self, part: pa.RecordBatch, known: pa.RecordBatch | None) -> pa.RecordBatch | None:
+        """The tuple with the highest time, as a batch of one."""
+        if self.column is None or self.key.delay is None:
+            return None
+        keys, missing = keys_of(part, self.column)
+        there = np.arange(len(keys)) if missing is None else np.flatnonzero(~missing)
+        if not len(there):
+            return known
+        best = int(there[np.argmax(keys[there])])
+        if known is not None and keys_of(known, self.column)[0][0] >= keys[best]:
+            return known
+        return part.slice(best, 1)
 
 
 @dataclass(frozen=True)
@@ -82,8 +135,9 @@ class Process:
 def _packed(batches: Batches) -> Iterator[Packed]:
     for batch in batches:
         lanes: list[Any] = batch.column("lane").to_pylist()
-        for lane, payload in zip(lanes, batch.column("payload"), strict=True):
-            yield Packed(lane, 0, payload.as_buffer())
+        marks: list[Any] = batch.column("mark").to_pylist()
+        for lane, mark, payload in zip(lanes, marks, batch.column("payload"), strict=True):
+            yield Packed(lane, 0, payload.as_buffer(), mark)
 
 
 @dataclass(frozen=True)

@@ -48,5 +48,6 @@ class JobCore(StatefulProcessor):
 
 def _packed(rows: Iterator[pd.DataFrame]) -> Iterator[Packed]:
     for part in rows:
-        for lane, at, payload in zip(part["lane"], part["at"], part["payload"], strict=True):
-            yield Packed(int(lane), int(at), payload)
+        columns = (part[name] for name in ("lane", "at", "payload", "mark"))
+        for lane, at, payload, mark in zip(*columns, strict=True):
+            yield Packed(int(lane), int(at), payload, bool(mark))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
 from typing import Any
@@ -13,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.engines.shared.pipeline import can_share
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.columns import Source, spark_schema
 from penstock.engines.spark.dataframes.copied import Copied, parallelism
@@ -24,10 +24,12 @@ from penstock.engines.spark.dataframes.packing import (
     TAGS,
     Compute,
     Pack,
+    PackByKey,
     Process,
     Unpack,
     UnpackInOrder,
 )
+from penstock.engines.spark.dataframes.partition import distribution
 from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.host import HostOptions
@@ -105,8 +107,8 @@ def sql(
     columns = spark_schema(plan, job.names, by_name)
     if letters:
         columns = _tagged(columns)
-    if not can_share(compile_plan(plan)):
-        cores = 1  # the others would have nothing to do
+    shared = distribution(compile_plan(plan), job.lanes, job.by_key, cores)
+    job, cores = replace(job, keys=shared.keys), shared.cores
     copied = Copied(session, cores)
     inputs = []
     for lane in job.lanes:
@@ -126,19 +128,22 @@ def sql(
 
 def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) -> DataFrame:
     """Frames that the cores have made of the inputs."""
+    core_of = core_ids(copied.spark, cores)
     packs = [
-        frame.mapInArrow(Pack(number, lane.stream.schema), PACKED)
-        for number, (lane, frame) in enumerate(zip(job.lanes, inputs, strict=True))
+        frame.mapInArrow(_pack(job, number, tuple(core_of)), PACKED)
+        for number, frame in enumerate(inputs)
     ]
     options = HostOptions(
         checkpoint=uuid.uuid4().hex,
         cores=cores,
         windows_required=not job.bounded,
         order_column=job.order_column,
+        divided=job.keys is not None,
     )
-    core_of = core_ids(copied.spark, cores)
-    every = F.explode(F.array(*(F.lit(group) for group in core_of)))
-    packed = reduce(_union, packs).withColumn("core", every)
+    packed = reduce(_union, packs)
+    if job.keys is None:
+        every = F.explode(F.array(*(F.lit(group) for group in core_of)))
+        packed = packed.withColumn("core", every)
     if job.bounded:
         run = Process(job, options, core_of)
         return packed.repartition(cores, "core").mapInArrow(run, MADE)
@@ -146,6 +151,13 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
     timed = packed.withColumn("at", F.unix_millis(F.current_timestamp()))
     core = JobCore(job, options, core_of)
     return timed.groupBy("core").transformWithStateInPandas(core, MADE, "Append", "None")
+
+
+def _pack(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
+    lane = job.lanes[number]
+    if job.keys is None:
+        return Pack(number, lane.stream.schema)
+    return PackByKey(number, lane.stream.schema, lane.column, job.keys[number], groups)
 
 
 def _computed(

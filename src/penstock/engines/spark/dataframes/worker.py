@@ -7,19 +7,19 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from penstock.engines.spark.dataframes.job import QUERY, Job, text_of
-from penstock.engines.spark.dataframes.sequencer import Taken
+from penstock.engines.spark.dataframes.sequencer import Taken, keys_of
 from penstock.engines.spark.frames import from_ipc, one_batch
 from penstock.engines.spark.host import Host, HostOptions, Output
 from penstock.engines.spark.state import FORMAT
 from penstock.engines.spark.trigger import CoreStore, Head, HostMemory
 from penstock.errors import PenstockError, StateError
 from penstock.program.instructions import CreateStream, Install, Instruction
-from penstock.streams.events import End
+from penstock.streams.events import End, Punctuation
 
 _DESCRIPTION = "job"
 PARTS = ("input_ms", "ordering_ms", "blocks_ms", "state_ms")
@@ -49,12 +49,14 @@ class Watch:
 class Packed(NamedTuple):
     """Tuples of one stream on their way to the cores: the number of its lane, and an Arrow stream.
 
-    ``at`` is the time of the trigger in milliseconds, the same when the trigger is replayed.
+    ``at`` is the time of the trigger in milliseconds, the same when the trigger is replayed. A
+    ``mark`` is no tuple for the core: it has the highest time that its stream has come to.
     """
 
     lane: int
     at: int
     payload: bytes
+    mark: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,19 +90,35 @@ class Worker:
         """Take the tuples of a trigger; ``last`` if there will never be another one."""
         at = 0
         batches: list[list[pa.RecordBatch]] = [[] for _ in self._job.lanes]
+        highest: dict[int, Any] = {}
         for one in packed:
-            batches[one.lane].append(one_batch(from_ipc(one.payload)))
             at = one.at
+            batch = one_batch(from_ipc(one.payload))
+            if not one.mark:
+                batches[one.lane].append(batch)
+                continue
+            key = keys_of(batch, self._job.lanes[one.lane].column)[0][0].item()
+            highest[one.lane] = max(key, highest.get(one.lane, key))
         watch.spent("input_ms")
         if self.position == 0:
             yield from self._made(self._host.process(self._instructions()))
         taken = self._sequencer.take(batches, at, last)
         watch.spent("ordering_ms")
-        if self._first:  # all cores see the same tuples; one of them speaks for all
-            yield from _counted(taken)
+        if self._first or self._job.keys is not None:
+            yield from _counted(taken)  # where all cores see the same tuples, one speaks for all
         ends = [End(lane.stream.name) for lane in self._job.lanes] if last else []
-        yield from self._made(self._host.process((*taken.events, *ends)))
+        events = (*taken.events, *self._promises(highest), *ends)
+        yield from self._made(self._host.process(events))
         watch.spent("blocks_ms")
+
+    def _promises(self, highest: dict[int, Any]) -> Iterator[Punctuation]:
+        """What the highest times of the streams promise, those on other cores included."""
+        for number, key in sorted(highest.items()):
+            column, keys = self._job.lanes[number].column, self._job.keys
+            assert column is not None and keys is not None
+            delay = keys[number].delay
+            assert delay is not None
+            yield column.punctuation(key - delay)
 
     def _instructions(self) -> Iterator[Instruction]:
         for lane in self._job.lanes:

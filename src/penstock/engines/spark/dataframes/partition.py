@@ -1,0 +1,129 @@
+"""Whether the tuples of a query can be divided among the cores by a key, and by which.
+
+A join whose predicate has an equality finds no pair between tuples of different keys. So a core
+that has all tuples of its keys makes all their rows, those of outer, semi and anti joins too, and
+sees none of the others. What it must know of those is how far their streams have come: every core
+is told the highest time of each stream in each trigger. Within a trigger tuples are taken in the
+order of their times, so none is late because of another one of the same trigger, and a core that
+hears of the highest time at the end of it judges every tuple as a core that saw them all would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.engines.shared.pipeline import can_share
+from penstock.engines.spark.dataframes.sequencer import Lane
+from penstock.kernels.evaluate import evaluate
+from penstock.kernels.spread import cores_of
+from penstock.kernels.vector import Failures
+from penstock.program.blocks import JoinStreams, Program, SetWindow
+from penstock.sql.expressions import Call, Expression, conjuncts, sides
+from penstock.streams.windows import Range, TimeAttribute, Unbounded, Window
+
+
+@dataclass(frozen=True)
+class KeyedLane:
+    """How the tuples of a lane are divided.
+
+    ``key`` is an expression over the lane's columns, on side ``side`` of the join; ``delay`` is how
+    far the stream's punctuation is behind its highest time, in units of the time; None if nothing
+    is ever late.
+    """
+
+    key: Expression
+    side: int
+    delay: int | None
+
+    def cores(self, batch: pa.RecordBatch, cores: int) -> np.ndarray[Any, Any]:
+        """The core of each tuple."""
+        inputs = (batch,) * (self.side + 1)
+        return cores_of(evaluate(self.key, inputs, Failures()), cores)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How the cores share a query: by ``keys``, one for each lane, or without; and why."""
+
+    keys: tuple[KeyedLane, ...] | None
+    cores: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"distribution: {self.reason}"
+
+
+def distribution(program: Program, lanes: Sequence[Lane], by_key: bool, cores: int) -> Distribution:
+    """By key if that is possible; else to all cores, or to one."""
+    if not program.joins:
+        return Distribution(None, cores, "every task by itself, without state or order")
+    if cores == 1:
+        return Distribution(None, 1, "one core")
+    keys, term = _keys(program, lanes, by_key)
+    if keys is not None:
+        return Distribution(keys, cores, f"partition by {term} among {cores} cores")
+    if can_share(program):
+        how = f"broadcast to {cores} cores, each tuple stored on one (SplitJoin); {term}"
+        return Distribution(None, cores, how)
+    return Distribution(None, 1, f"one core; {term}")
+
+
+def _keys(
+    program: Program, lanes: Sequence[Lane], by_key: bool
+) -> tuple[tuple[KeyedLane, ...] | None, str]:
+    """The keys of the lanes with the equality they are of; or None, and why."""
+    if len(program.joins) > 1:
+        return None, "no partition by key: a union of joins has several keys"
+    if len(lanes) == 1:
+        return None, "no partition by key: a self-join reads each tuple twice"
+    if by_key:
+        return None, "no partition by key: rows depend on the order of tuples with other keys"
+    join = program.joins[0]
+    term = _equality(join)
+    if term is None:
+        return None, "no partition by key: no equality between the streams"
+    windows = [i for i in program.instructions if isinstance(i, SetWindow)]
+    found: list[KeyedLane] = []
+    for side, lane in enumerate(lanes):
+        window, time = next((w.window, w.time) for w in windows if w.side == side)
+        delay = None
+        if not isinstance(window, Unbounded):
+            delay = _delay(window, time, lane)
+            if delay is None:
+                why = "tuples are not taken by the time of their window"
+                return None, f"no partition by key: {lane.stream.name}'s {why}"
+        found.append(KeyedLane(_of_side(term, side), side, delay))
+    return tuple(found), str(term).strip("()")
+
+
+def _delay(window: Window, time: TimeAttribute | None, lane: Lane) -> int | None:
+    """The slack in units of the lane's keys; None if those are not the times themselves."""
+    column = lane.column
+    if not isinstance(window, Range) or time is None or column is None:
+        return None
+    if column.name != time.name or column.common is None or not column.type.equals(column.common):
+        return None
+    if pa.types.is_floating(column.type):
+        return None
+    slack = Fraction(window.slack or 0) / Fraction(time.factor)
+    return int(slack) if slack.denominator == 1 else None
+
+
+def _equality(join: JoinStreams) -> Call | None:
+    """The first equality of an expression of one side with one of the other."""
+    for term in conjuncts(join.compiled):
+        if isinstance(term, Call) and term.op == "eq":
+            across = {sides(arg) for arg in term.args} == {frozenset({0}), frozenset({1})}
+            if across and not pa.types.is_decimal(term.args[0].type):
+                return term
+    return None
+
+
+def _of_side(term: Call, side: int) -> Expression:
+    return next(arg for arg in term.args if sides(arg) == frozenset({side}))

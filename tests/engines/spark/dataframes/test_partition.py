@@ -1,0 +1,146 @@
+"""Tuples divided among the cores by a key: the rows and letters of one core that sees them all."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engines.spark.dataframes.in_process import COLUMNS, Cluster, Row, Trigger, job_of, source
+from tests.engines.spark.dataframes.test_worker import canonical, inputs, on_oracle
+
+from penstock.engines.spark.dataframes.check import Wish, check
+from penstock.engines.spark.dataframes.partition import distribution
+from penstock.kernels.spread import cores_of
+from penstock.kernels.vector import vector_of
+from penstock.program.compile import compile_plan
+
+WINDOWS = "r [RANGE 4 WATTR ts SLACK 5] {join} s [RANGE 3 WATTR ts SLACK 5]"
+DIVIDED = [
+    f"SELECT r.id, s.id FROM {WINDOWS.format(join='JOIN')} ON r.x = s.x AND r.id <= s.id",
+    f"SELECT r.id, s.id FROM {WINDOWS.format(join='LEFT JOIN')} ON r.x = s.x",
+    f"SELECT r.id, s.x FROM {WINDOWS.format(join='RIGHT JOIN')} ON r.x + 1 = s.x",
+    f"SELECT r.id, s.id FROM {WINDOWS.format(join='FULL JOIN')} ON s.x = r.x WHERE r.id IS NULL "
+    "OR s.id < 3",
+    f"SELECT r.id, r.ts FROM {WINDOWS.format(join='SEMI JOIN')} ON r.x = s.x",
+    f"SELECT r.id, r.ts FROM {WINDOWS.format(join='ANTI JOIN')} ON r.x = s.x",
+    f"SELECT r.id, s.id FROM {WINDOWS.format(join='LEFT JOIN')} "
+    "ON CASE WHEN r.x > 1 THEN 'many' END = CASE WHEN s.x > 1 THEN 'many' ELSE 'few' END",
+]
+Given = tuple[list[list[Row]], list[Trigger]]
+
+
+def run(sql: str, triggers: list[Trigger], cores: int, seed: int | None = None) -> Cluster:
+    chance = None if seed is None else random.Random(seed)
+    cluster = Cluster(job_of(sql, letters=True), cores, chance)
+    for parts in triggers:
+        cluster.trigger(parts)
+    return cluster
+
+
+@settings(max_examples=60)
+@given(inputs(disorder=5), st.sampled_from(DIVIDED), st.sampled_from([2, 3]), st.integers())
+def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int) -> None:
+    streams, triggers = given_
+    cluster = run(sql, triggers, cores, seed)
+    assert cluster.job.keys is not None
+    sequence = [(i, row) for i in (0, 1) for row in streams[i]]
+    sequence.sort(key=lambda one: (one[1][0], one[0], canonical(one[1])))
+    assert sorted(map(str, cluster.rows())) == sorted(map(str, on_oracle(sql, sequence)))
+    assert cluster.letters("late") == []
+
+
+@settings(max_examples=60)
+@given(inputs(disorder=12), st.sampled_from(DIVIDED), st.sampled_from([2, 3]), st.integers())
+def test_late_is_who_would_be_late_on_one_core(
+    given_: Given, sql: str, cores: int, seed: int
+) -> None:
+    _, triggers = given_
+    several, one = run(sql, triggers, cores, seed), run(sql, triggers, 1)
+    assert sorted(several.letters("late")) == sorted(one.letters("late"))
+    assert sorted(map(str, several.rows())) == sorted(map(str, one.rows()))
+
+
+def test_a_tuple_without_a_time_is_one_dead_letter() -> None:
+    parts: Trigger = [(0, [(None, 1, 1, "a"), (3, 2, 1, "a")]), (1, [(4, 5, 1, "b")])]
+    cluster = run(DIVIDED[0], [parts], 3)
+    assert cluster.letters("dead") == [("r", "NULL, 1, 1, 'a'", "NULL in time attribute ts")]
+    assert cluster.rows() == [(2, 5)]
+
+
+def test_a_core_sees_its_own_keys_and_every_punctuation() -> None:
+    sql = DIVIDED[1]
+    cluster = Cluster(job_of(sql), 4)
+    rows: list[Row] = [(number // 100, number, number, "a") for number in range(1000)]
+    made = cluster.trigger([(0, rows)])
+    taken = [one.count for one in made if one.kind == "taken"]
+    assert sum(taken) == 1000
+    assert min(taken) > 150
+    # One tuple of s, on one core, is far ahead: on all cores, those of r have waited long enough.
+    cluster.trigger([(1, [(1000, 0, -1, "b")])])
+    assert sorted(cluster.rows()) == [(number, None) for number in range(1000)]
+
+
+REASONS = {
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x": (
+        "partition by r.x = s.x among 3 cores"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] LEFT JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (
+        "one core; no partition by key: no equality between the streams"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (
+        "broadcast to 3 cores, each tuple stored on one (SplitJoin); "
+        "no partition by key: no equality between the streams"
+    ),
+    "SELECT r.id FROM r [ROWS 4] JOIN s [ROWS 3] ON r.x = s.x": (
+        "broadcast to 3 cores, each tuple stored on one (SplitJoin); "
+        "no partition by key: rows depend on the order of tuples with other keys"
+    ),
+    "SELECT r.id FROM r [RANGE 4 WATTR id SLACK 0] JOIN s [RANGE 3 WATTR id SLACK 0] "
+    "ON r.x = s.x": (
+        "broadcast to 3 cores, each tuple stored on one (SplitJoin); "
+        "no partition by key: r's tuples are not taken by the time of their window"
+    ),
+    "SELECT a.id FROM r [RANGE 4 SLACK 0] AS a JOIN r [RANGE 3 SLACK 0] AS b ON a.x = b.x": (
+        "broadcast to 3 cores, each tuple stored on one (SplitJoin); "
+        "no partition by key: a self-join reads each tuple twice"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x UNION ALL "
+    "SELECT r.id FROM r [RANGE 1 SLACK 0] JOIN s [RANGE 1 SLACK 0] ON r.id = s.id": (
+        "one core; no partition by key: a union of joins has several keys"
+    ),
+    "SELECT id FROM r": "every task by itself, without state or order",
+}
+
+
+@pytest.mark.parametrize("sql", REASONS)
+def test_how_the_cores_share_a_query_has_a_reason(sql: str) -> None:
+    sources = [
+        source(name, COLUMNS) for name in "rs" if f"{name} " in f"{sql} ".split("FROM", 1)[1]
+    ]
+    job, plan = check(sql, sources, Wish(order_by="ts"))
+    found = distribution(compile_plan(plan), job.lanes, job.by_key, 3)
+    assert str(found) == f"distribution: {REASONS[sql]}"
+
+
+def test_equal_keys_are_of_one_core_everywhere() -> None:
+    whole = vector_of(pa.array(np.arange(8)))
+    assert (
+        cores_of(whole, 3).tolist()
+        == cores_of(vector_of(pa.array(range(8), pa.int16())), 3).tolist()
+    )
+    assert cores_of(vector_of(pa.array([0.0, -0.0])), 7).tolist() == [0, 0]
+    one, other = cores_of(vector_of(pa.array([float("nan"), -float("nan")])), 7).tolist()
+    assert one == other
+    words = pa.array(["", "a", "ä", None, "penstock", "penstock2"])
+    # These numbers are in checkpoints: a state is divided by them.
+    assert cores_of(vector_of(words), 5).tolist() == [2, 2, 2, 0, 0, 3]
+    assert (
+        cores_of(vector_of(words.slice(4)), 5).tolist()
+        == cores_of(vector_of(words), 5).tolist()[4:]
+    )
+    counts = np.bincount(cores_of(vector_of(pa.array(np.arange(100_000) * 1024)), 8))
+    assert counts.min() > 12_000
