@@ -10,6 +10,14 @@ from penstock.engines.spark.engine import Engine
 from penstock.engines.spark.session import Session, open_session
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever uses the session runs in one process with all others who do: there is one JVM."""
+    for item in items:
+        if "session" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def session() -> Iterator[Session]:
     opened = open_session(2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.kill.campaign import Campaign, Death
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 HEAD = """
 import sys
 from pathlib import Path

@@ -1,0 +1,213 @@
+"""Joins of streaming DataFrames: Penstock on Spark, and Spark by itself, in the same run.
+
+The band join is the papers': R(x int32, y float32), S(a int32, b float32), keys uniform in 1 to
+10,000, ±10 on both, windows of the last 2^17 tuples. Spark refuses it; what it says is in the
+figures, and so is what it does with the nearest query that it takes: a column with the same value
+in all rows for an equality, and windows of ±15 seconds. The equi-join has 1 M keys, 1 ms between
+tuples of a stream, and windows of ±60 seconds, which Spark takes.
+
+All triggers read one Parquet file of each stream; the sink throws the rows away. Their number is
+compared with that of the embedded engine (band) or of Spark (equi-join).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as ps
+from bench.spark_runs import CORES, Stored, Triggers, folder, run_to_end, spark_session
+from penstock.streams.events import Merged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WINDOW = 1 << 17
+BAND = (
+    "SELECT r.id, s.id FROM r [ROWS {window}] JOIN s [ROWS {window}] "
+    "ON r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10"
+)
+EQUAL = "SELECT r.id, s.id FROM r [RANGE 60 SECONDS] JOIN s [RANGE 60 SECONDS] ON r.k = s.k"
+KEYS = 1_000_000
+PARTS = ("unpacking", "ordering", "blocks", "state")
+"""Where a core's time goes, as the query's own metrics have it."""
+
+
+def band_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
+    """Both streams, ``rows`` tuples of each to a file, interleaved one by one."""
+    rng = np.random.default_rng(1)
+    streams = (Stored(path / "r"), Stored(path / "s"))
+    for number in range(files):
+        ids = np.arange(number * rows, (number + 1) * rows)
+        for stream, (whole, real) in zip(streams, (("x", "y"), ("a", "b")), strict=True):
+            columns = {
+                "ts": ids,
+                "id": ids,
+                whole: rng.integers(1, 10_001, rows).astype(np.int32),
+                real: (rng.random(rows) * 9_999 + 1).astype(np.float32),
+            }
+            stream.write(pa.table(columns))
+    return streams
+
+
+def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str, Any]:
+    """Our rate, and where the time of a trigger goes."""
+    import penstock.spark as pss
+
+    with folder() as path:
+        r, s = band_streams(path, rows_per_trigger // 2, triggers)
+        frames = {"r": r.read(spark), "s": s.read(spark)}
+        text = BAND.format(window=WINDOW)
+        pairs = pss.sql(text, frames, order_by="ts", cores=CORES)
+        made = run_to_end(pairs, path / "checkpoint")
+        rows, late = made.total("rows_out"), made.total("late")
+        held = made.progress[-1]["observedMetrics"]["penstock"].held
+        expected = embedded_count(r, s, text, held)
+        assert (rows, late) == (expected, 0), f"{rows} rows, but the embedded engine has {expected}"
+        source = run_to_end(r.read(spark).unionByName(s.read(spark), True), path / "source")
+        return {
+            "window": WINDOW,
+            "rows": rows,
+            "rows_per_second": made.rate(),
+            "seconds": breakdown(made, source),
+        }
+
+
+def embedded_count(r: Stored, s: Stored, text: str, held: int) -> int:
+    """How many rows the embedded engine makes of the tuples that were not held back."""
+    with ps.connect("local") as engine:
+        for name, stored in (("r", r), ("s", s)):
+            engine.stream(name, stored.tables[0].schema)
+        query = engine.install(text)
+        count = 0
+        last = len(r.tables) - 1
+        for number, tables in enumerate(zip(r.tables, s.tables, strict=True)):
+            batches = tuple(table.combine_chunks().to_batches()[0] for table in tables)
+            which = np.tile(np.array([0, 1], np.int8), batches[0].num_rows)
+            if number == last:
+                which = which[: len(which) - held]
+                sizes = [int((which == side).sum()) for side in (0, 1)]
+                batches = tuple(b.slice(0, n) for b, n in zip(batches, sizes, strict=True))
+            engine.feed([Merged(("r", "s"), batches, which)])
+            count += query.rows().num_rows
+    return count
+
+
+def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
+    """Seconds of a trigger, medians: what the cores do (in the slowest core), and the rest."""
+    whole = _median(made.seconds())
+    parts = {part: made.median(f"{part}_ms") / 1000 for part in PARTS}
+    read = _median(source.seconds("addBatch"))
+    planning = whole - _median(made.seconds("addBatch"))
+    rest = whole - planning - read - sum(parts.values())
+    return {
+        "trigger": whole,
+        "planning, offsets, log": planning,
+        "source": read,
+        "between JVM and Python": rest,
+        **parts,
+    }
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values))
+
+
+def stock_band(spark: SparkSession) -> dict[str, Any]:
+    """What Spark says to the band join, and what it does with the nearest one it takes."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    rows = 1_500
+    with folder() as path:
+        r, s = band_streams(path, rows, 4)
+
+        def timed(stored: Stored) -> DataFrame:
+            # A tuple every 10 ms, so that ±15 seconds are 1,500 tuples of each stream.
+            at = F.timestamp_millis(F.col("ts") * 10)
+            return stored.read(spark).withColumn("at", at).withWatermark("at", "1 second")
+
+        left, right = timed(r).alias("r"), timed(s).alias("s")
+        near = F.expr(
+            "r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10 AND "
+            "r.at BETWEEN s.at - INTERVAL 15 SECONDS AND s.at + INTERVAL 15 SECONDS"
+        )
+        try:
+            run_to_end(left.join(right, near).select("r.id"), path / "refused")
+        except AnalysisException as refusal:
+            said = str(refusal).splitlines()[0]
+        else:
+            raise AssertionError("Spark takes the band join; compare with that instead")
+        same = F.lit(1)
+        one = left.withColumn("one", same).alias("r")
+        other = right.withColumn("one", same).alias("s")
+        joined = one.join(other, F.expr("r.one = s.one") & near).select("r.id")
+        made = run_to_end(joined, path / "dummy")
+        return {"says": said, "rows_per_second with a dummy key, ±15 s": made.rate()}
+
+
+def equal_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
+    """Tuples with a time, a key and an id; 1 ms between tuples of a stream."""
+    rng = np.random.default_rng(2)
+    streams = (Stored(path / "r"), Stored(path / "s"))
+    for number in range(files):
+        ids = np.arange(number * rows, (number + 1) * rows)
+        for stream in streams:
+            at = pa.array((ids * 1000).astype("datetime64[us]"), pa.timestamp("us", tz="UTC"))
+            keys = pa.array(rng.integers(0, KEYS, rows))
+            stream.write(pa.table({"at": at, "k": keys, "id": pa.array(ids)}))
+    return streams
+
+
+def equal(spark: SparkSession, rows_per_trigger: int, triggers: int, times: int) -> dict[str, Any]:
+    """Both engines' rates, in turn, and their ratio."""
+    from pyspark.sql import functions as F
+
+    import penstock.spark as pss
+
+    ours, stock = [], []
+    with folder() as path:
+        r, s = equal_streams(path, rows_per_trigger // 2, triggers)
+        for number in range(times):
+            left, right = (x.read(spark).withWatermark("at", "1 second") for x in (r, s))
+            joined = left.alias("r").join(
+                right.alias("s"),
+                F.expr(
+                    "r.k = s.k AND r.at > s.at - INTERVAL 60 SECONDS "
+                    "AND r.at < s.at + INTERVAL 60 SECONDS"
+                ),
+            )
+            counted = joined.select("r.id", F.col("s.id").alias("s_id"))
+            counted = counted.observe("stock", F.count(F.lit(1)).alias("rows_out"))
+            stock.append(run_to_end(counted, path / f"stock-{number}"))
+            pairs = pss.sql(EQUAL, r=left, s=right, cores=CORES)
+            ours.append(run_to_end(pairs, path / f"ours-{number}"))
+            found = ours[-1].total("rows_out"), stock[-1].total("rows_out", "stock")
+            assert found[0] == found[1], f"{found[0]} rows, but Spark has {found[1]}"
+        both = r.read(spark).unionByName(s.read(spark))
+        source = run_to_end(both, path / "source")
+    rates = [
+        (mine.rate()["median"], theirs.rate()["median"])
+        for mine, theirs in zip(ours, stock, strict=True)
+    ]
+    return {
+        "rows": found[0],
+        "penstock": ours[-1].rate(),
+        "stock": stock[-1].rate(),
+        "times stock": _median([mine / theirs for mine, theirs in rates]),
+        "seconds": breakdown(ours[-1], source),
+    }
+
+
+def run() -> dict[str, Any]:
+    """The figures of both joins."""
+    with spark_session() as spark:
+        return {
+            "band, 2 M rows a trigger": band(spark, 2_000_000, 7),
+            "band, 400 K rows a trigger": band(spark, 400_000, 12),
+            "band, Spark itself": stock_band(spark),
+            "equal, 400 K rows a trigger": equal(spark, 400_000, 8, 3),
+        }

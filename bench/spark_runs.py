@@ -1,0 +1,124 @@
+"""Streams on disk, a session, and a streaming query run over them trigger by trigger."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CORES = 2
+WARM = 2
+"""Triggers at the start that are not counted: workers start and predicates are compiled in them."""
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """A local session with a thread per core, as Penstock would start it."""
+    from penstock.engines.spark.session import open_session
+
+    session = open_session(CORES)
+    try:
+        yield session.root
+    finally:
+        session.close()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder for streams and checkpoints, gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@dataclass
+class Stored:
+    """A stream as Parquet files, each of them what one trigger reads."""
+
+    path: Path
+    tables: list[pa.Table] = field(default_factory=list)
+
+    def write(self, table: pa.Table) -> None:
+        """Add a file; the source takes files by their times."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        number = len(self.tables)
+        name = self.path / f"{number:05d}.parquet"
+        pq.write_table(table, name)
+        os.utime(name, (1_000_000_000 + number, 1_000_000_000 + number))
+        self.tables.append(table)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """A streaming DataFrame that brings one file per trigger."""
+        schema = spark.read.parquet(str(self.path)).schema
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.path))
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """What Spark tells of the triggers of a query that has run to its end."""
+
+    progress: list[dict[str, Any]]
+
+    @property
+    def counted(self) -> list[dict[str, Any]]:
+        """Those that had input, without the first ones."""
+        return [one for one in self.progress if one["numInputRows"]][WARM:]
+
+    def seconds(self, part: str = "triggerExecution") -> list[float]:
+        return [one["durationMs"].get(part, 0) / 1000 for one in self.counted]
+
+    def rate(self) -> dict[str, Any]:
+        """Rows a second: the median of the triggers, and the slowest and the fastest."""
+        rates = [
+            one["numInputRows"] / (one["durationMs"]["triggerExecution"] / 1000)
+            for one in self.counted
+        ]
+        return {
+            "median": statistics.median(rates),
+            "slowest": min(rates),
+            "fastest": max(rates),
+            "triggers": len(rates),
+            "rows_per_trigger": statistics.median(one["numInputRows"] for one in self.counted),
+        }
+
+    def total(self, metric: str, name: str = "penstock") -> int:
+        """A count of the query's own metrics, over all triggers."""
+        found = (one["observedMetrics"].get(name) for one in self.progress)
+        return sum(getattr(row, metric) for row in found if row is not None)
+
+    def median(self, metric: str, name: str = "penstock") -> float:
+        """A metric of the query's own, for a trigger."""
+        found = (one["observedMetrics"].get(name) for one in self.counted)
+        return statistics.median(getattr(row, metric) for row in found if row is not None)
+
+
+def run_to_end(frame: DataFrame, checkpoint: Path, sink: str = "noop", out: str = "") -> Triggers:
+    """Run a streaming query over what is there, and wait for it."""
+    writer = frame.writeStream.format(sink).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start(*([out] if out else []))
+    query.awaitTermination()
+    return Triggers(query.recentProgress)
+
+
+def in_turn(times: int, *runs: Callable[[], Any]) -> list[list[Any]]:
+    """Run each of several things ``times`` times, one after another, so that noise hits all."""
+    made: list[list[Any]] = [[] for _ in runs]
+    for _ in range(times):
+        for found, run in zip(made, runs, strict=True):
+            found.append(run())
+    return made
