@@ -1,6 +1,6 @@
 """Continuous SQL over DataFrames of Spark: ``import penstock.spark as pss``."""
 
 from penstock.engines.spark.dataframes.split import Parts, split
-from penstock.engines.spark.dataframes.sql import sql
+from penstock.engines.spark.dataframes.sql import explain, sql
 
-__all__ = ["Parts", "split", "sql"]
+__all__ = ["Parts", "explain", "split", "sql"]

@@ -90,11 +90,17 @@ def test_a_count_window_gives_each_row_once_across_restarts(
 
 def test_a_watermark_is_the_slack_of_a_time_window(spark: SparkSession, tmp_path: Path) -> None:
     tables = [table(seed, jitter=2000) for seed in (3, 4)]
-    folders = [
-        Folder(tmp_path / name).add(*cut(t, 30, 110)) for name, t in zip("rs", tables, strict=True)
-    ]
-    left, right = (f.stream(spark).withWatermark("ts", "2 seconds") for f in folders)
-    run(pss.sql(OUTER, r=left, s=right, cores=2), tmp_path)
+    pieces = [cut(t, 30, 110) for t in tables]
+    folders = [Folder(tmp_path / name).add(*p[:2]) for name, p in zip("rs", pieces, strict=True)]
+
+    def joined() -> Any:
+        left, right = (f.stream(spark).withWatermark("ts", "2 seconds") for f in folders)
+        return pss.sql(OUTER, r=left, s=right, cores=2)
+
+    run(joined(), tmp_path)
+    for folder, piece in zip(folders, pieces, strict=True):
+        folder.add(piece[2])
+    run(joined(), tmp_path)
     slack = OUTER.replace("SECONDS]", "SECONDS SLACK 2 SECONDS]")
     assert rows(spark, tmp_path) == sorted(expected(slack, *tables, delay=None), key=str)
 
@@ -337,3 +343,18 @@ def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
         "with letters=True the result has a column _kind of its own\n"
         "Give yours another name in the select list: SELECT _kind AS name."
     )
+
+
+def test_explain_says_how_the_cores_share_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    frame = Folder(tmp_path / "r").add(table(1, 10)).stream(spark)
+    sql = "SELECT r.id, s.id FROM r [RANGE 4 SECONDS SLACK 0] JOIN s [RANGE 3 SECONDS SLACK 0] "
+    found = [
+        pss.explain(sql + f"ON r.x {op} s.x", r=frame, s=frame, order_by="ts", cores=2)
+        for op in ("=", "<")
+    ]
+    assert [text.splitlines()[-1] for text in found] == [
+        "distribution: partition by r.x = s.x among 2 cores",
+        "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin); "
+        "no partition by key: no equality between the streams",
+    ]
+    assert found[0].startswith("plan\n  project r.id AS id, s.id AS id\n")

@@ -198,7 +198,7 @@ def test_a_stalled_stream_holds_the_other_up() -> None:
 
 
 def test_a_stalled_stream_holds_the_other_up_no_longer_once_it_is_idle() -> None:
-    cluster = Cluster(job_of(COUNTED[0], order_by="ts", idle=1000, letters=True), 1)
+    cluster = Cluster(job_of(COUNTED[0], order_by="ts", idle=1, letters=True), 1)
     assert held(cluster, [(0, [(1, 1, 1, "a")]), (1, [(1, 1, 1, "b")])], at=0) == 2
     assert held(cluster, [(0, [(2, 2, 1, "a")])], at=999) == 3
     assert held(cluster, [(0, [(3, 3, 1, "a")])], at=1000) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +41,7 @@ class Wish:
 
     order_by: str | Mapping[str, str] | None = None
     merge: str = "order"
-    idle: int | None = None
+    idle: float | timedelta | None = None
     letters: bool = False
 
 
@@ -72,7 +73,7 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         text=query.text,
         lanes=lanes,
         by_key=by_key,
-        idle=wish.idle,
+        idle=_milliseconds(wish.idle),
         letters=wish.letters,
         ordered=plan.order != "none",
         stateless=not joins and plan.order == "none",
@@ -82,6 +83,17 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         names=distinct_names(plan),
     )
     return job, plan
+
+
+def _milliseconds(timeout: float | timedelta | None) -> int | None:
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise InputError(
+            f"idle_timeout={timeout!r} is no time", "Pass a number of seconds above 0."
+        )
+    return max(1, round(seconds * 1000))
 
 
 def _match(query: QueryText, sources: Sequence[Source]) -> list[Source]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import reduce
 from typing import Any
@@ -14,14 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.engines.spark.dataframes.check import Wish, check
-from penstock.engines.spark.dataframes.columns import Source, spark_schema
-from penstock.engines.spark.dataframes.copied import Copied, parallelism
+from penstock.engines.spark.dataframes.check import Wish
+from penstock.engines.spark.dataframes.copied import Copied
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import (
     MADE,
     PACKED,
-    TAGS,
     Compute,
     Pack,
     PackByKey,
@@ -29,13 +26,11 @@ from penstock.engines.spark.dataframes.packing import (
     Unpack,
     UnpackInOrder,
 )
-from penstock.engines.spark.dataframes.partition import distribution
+from penstock.engines.spark.dataframes.prepare import prepare
 from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.resident import core_ids
-from penstock.errors import InputError
-from penstock.program.compile import compile_plan
 
 COUNTS = {
     "tuples_in": "taken",
@@ -87,43 +82,38 @@ def sql(
         Under which the counts are found in the ``observedMetrics`` of the query's progress.
     """
     given = {**(streams or {}), **frames}
-    if not given:
-        raise InputError(
-            "pss.sql has no DataFrame to read", "Pass one for each stream: pss.sql(..., r=df)."
-        )
-    for key, frame in given.items():
-        if not hasattr(frame, "isStreaming"):
-            raise InputError(
-                f"{key} is {type(frame).__name__}, no DataFrame of Spark",
-                "Pass a DataFrame, streaming or static.",
-            )
-    session = next(iter(given.values())).sparkSession
-    cores = _cores(parallelism(session) if cores is None else cores)
-    zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
-    sources = [Source(key, df.schema, not df.isStreaming, zone) for key, df in given.items()]
-    wish = Wish(order_by, merge, _milliseconds(idle_timeout), letters)
-    job, plan = check(query, sources, wish)
-    by_name = {source.name.lower(): source for source in sources}
-    columns = spark_schema(plan, job.names, by_name)
-    if letters:
-        columns = _tagged(columns)
-    shared = distribution(compile_plan(plan), job.lanes, job.by_key, cores)
-    job, cores = replace(job, keys=shared.keys), shared.cores
-    copied = Copied(session, cores)
+    ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters), cores)
+    job, columns = ready.job, ready.columns
+    copied = Copied(ready.session, ready.cores)
     inputs = []
     for lane in job.lanes:
-        moved = copied.move(given[by_name[lane.stream.name.lower()].name])
+        moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
         inputs.append(moved.select(*(F.col(_quoted(n)) for n in lane.stream.schema.names)))
     if job.stateless:
-        return _computed(job, inputs, columns, zone)
-    made = _processed(job, inputs, copied, cores)
+        return _computed(job, inputs, columns, ready.zone)
+    made = _processed(job, inputs, copied, ready.cores)
     counts = [_count(F.sum, kind).alias(metric) for metric, kind in COUNTS.items()]
     slowest = [_count(F.max, part).alias(part) for part in PARTS]
     made = made.observe(name, *counts, *slowest)
-    unpack = Unpack(job, to_arrow_schema(columns, timezone=zone))
+    unpack = Unpack(job, to_arrow_schema(columns, timezone=ready.zone))
     if job.ordered:
         return made.repartition(1).mapInArrow(UnpackInOrder(unpack), columns)
     return made.mapInArrow(unpack, columns)
+
+
+def explain(
+    query: str,
+    streams: Mapping[str, DataFrame] | None = None,
+    /,
+    *,
+    order_by: str | Mapping[str, str] | None = None,
+    merge: str = "order",
+    cores: int | None = None,
+    **frames: DataFrame,
+) -> str:
+    """The plan, program and kernel of a query over DataFrames, and how the cores share it."""
+    given = {**(streams or {}), **frames}
+    return prepare(query, given, Wish(order_by, merge), cores).explained
 
 
 def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) -> DataFrame:
@@ -178,34 +168,6 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
 
 def _count(total: Callable[[Any], Any], kind: str) -> Any:
     return F.coalesce(total(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0))
-
-
-def _tagged(columns: spark_types.StructType) -> spark_types.StructType:
-    taken = [name for name in columns.names if name.lower() in TAGS]
-    if taken:
-        raise InputError(
-            f"with letters=True the result has a column {taken[0]} of its own",
-            f"Give yours another name in the select list: SELECT {taken[0]} AS name.",
-        )
-    fields = [spark_types.StructField(tag, spark_types.StringType(), True) for tag in TAGS]
-    return spark_types.StructType([*columns.fields, *fields])
-
-
-def _cores(cores: int) -> int:
-    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
-        raise InputError(f"cores={cores!r} is no number of cores", "Pass 1 or more.")
-    return cores
-
-
-def _milliseconds(timeout: float | timedelta | None) -> int | None:
-    if timeout is None:
-        return None
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise InputError(
-            f"idle_timeout={timeout!r} is no time", "Pass a number of seconds above 0."
-        )
-    return max(1, round(seconds * 1000))
 
 
 def _quoted(name: str) -> str:
