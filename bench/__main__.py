@@ -10,7 +10,15 @@ from pathlib import Path
 
 from bench.measure import machine
 
-BENCHMARKS = ("band_join", "select_project", "start_up", "memory", "kernels")
+BENCHMARKS = (
+    "band_join",
+    "select_project",
+    "start_up",
+    "memory",
+    "kernels",
+    "spark_joins",
+    "spark_rows",
+)
 
 
 def main() -> None:

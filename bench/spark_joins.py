@@ -19,7 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from bench.spark_runs import CORES, Stored, Triggers, folder, run_to_end, spark_session
+from bench.spark_runs import (
+    CORES,
+    Stored,
+    Triggers,
+    folder,
+    median,
+    run_to_end,
+    spark_session,
+    stock_session,
+    together,
+)
 from penstock.streams.events import Merged
 
 if TYPE_CHECKING:
@@ -31,9 +41,12 @@ BAND = (
     "ON r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10"
 )
 EQUAL = "SELECT r.id, s.id FROM r [RANGE 60 SECONDS] JOIN s [RANGE 60 SECONDS] ON r.k = s.k"
+STOCK_EQUAL = (
+    "r.k = s.k AND r.at > s.at - INTERVAL 60 SECONDS AND r.at < s.at + INTERVAL 60 SECONDS"
+)
 KEYS = 1_000_000
-PARTS = ("unpacking", "ordering", "blocks", "state")
-"""Where a core's time goes, as the query's own metrics have it."""
+PARTS = ("input", "ordering", "blocks", "state")
+"""Where a core's time goes, as the metrics in the query's progress have it."""
 
 
 def band_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
@@ -97,23 +110,22 @@ def embedded_count(r: Stored, s: Stored, text: str, held: int) -> int:
 
 
 def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
-    """Seconds of a trigger, medians: what the cores do (in the slowest core), and the rest."""
-    whole = _median(made.seconds())
+    """Seconds of a trigger, medians: what the slowest core does, and the rest.
+
+    What is between JVM and Python is the rest of the two stages: rows become Arrow, cross over as
+    frames, are shuffled, and come back.
+    """
+    whole, work = median(made.seconds()), median(made.seconds("addBatch"))
     parts = {part: made.median(f"{part}_ms") / 1000 for part in PARTS}
-    read = _median(source.seconds("addBatch"))
-    planning = whole - _median(made.seconds("addBatch"))
-    rest = whole - planning - read - sum(parts.values())
+    read = median(source.seconds("addBatch"))
     return {
         "trigger": whole,
-        "planning, offsets, log": planning,
+        "planning, offsets and logs": whole - work,
         "source": read,
-        "between JVM and Python": rest,
+        "between JVM and Python": work - read - sum(parts.values()),
         **parts,
+        "loads": made.median("loads"),
     }
-
-
-def _median(values: list[float]) -> float:
-    return float(np.median(values))
 
 
 def stock_band(spark: SparkSession) -> dict[str, Any]:
@@ -168,37 +180,30 @@ def equal(spark: SparkSession, rows_per_trigger: int, triggers: int, times: int)
 
     import penstock.spark as pss
 
+    stock_spark = stock_session(spark)
     ours, stock = [], []
     with folder() as path:
-        r, s = equal_streams(path, rows_per_trigger // 2, triggers)
+        streams = equal_streams(path, rows_per_trigger // 2, triggers)
         for number in range(times):
-            left, right = (x.read(spark).withWatermark("at", "1 second") for x in (r, s))
-            joined = left.alias("r").join(
-                right.alias("s"),
-                F.expr(
-                    "r.k = s.k AND r.at > s.at - INTERVAL 60 SECONDS "
-                    "AND r.at < s.at + INTERVAL 60 SECONDS"
-                ),
-            )
+            left, right = (x.read(stock_spark).withWatermark("at", "1 second") for x in streams)
+            joined = left.alias("r").join(right.alias("s"), F.expr(STOCK_EQUAL))
             counted = joined.select("r.id", F.col("s.id").alias("s_id"))
             counted = counted.observe("stock", F.count(F.lit(1)).alias("rows_out"))
             stock.append(run_to_end(counted, path / f"stock-{number}"))
+            left, right = (x.read(spark).withWatermark("at", "1 second") for x in streams)
             pairs = pss.sql(EQUAL, r=left, s=right, cores=CORES)
             ours.append(run_to_end(pairs, path / f"ours-{number}"))
             found = ours[-1].total("rows_out"), stock[-1].total("rows_out", "stock")
             assert found[0] == found[1], f"{found[0]} rows, but Spark has {found[1]}"
-        both = r.read(spark).unionByName(s.read(spark))
-        source = run_to_end(both, path / "source")
-    rates = [
-        (mine.rate()["median"], theirs.rate()["median"])
-        for mine, theirs in zip(ours, stock, strict=True)
-    ]
+        read = streams[0].read(spark).unionByName(streams[1].read(spark))
+        source = run_to_end(read, path / "source")
+    runs = zip(ours, stock, strict=True)
     return {
         "rows": found[0],
-        "penstock": ours[-1].rate(),
-        "stock": stock[-1].rate(),
-        "times stock": _median([mine / theirs for mine, theirs in rates]),
-        "seconds": breakdown(ours[-1], source),
+        "penstock": together(ours).rate(),
+        "stock": together(stock).rate(),
+        "times stock": median(a.rate()["median"] / b.rate()["median"] for a, b in runs),
+        "seconds": breakdown(together(ours), source),
     }
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,11 +73,12 @@ class Triggers:
     """What Spark tells of the triggers of a query that has run to its end."""
 
     progress: list[dict[str, Any]]
+    warm: int = WARM
 
     @property
     def counted(self) -> list[dict[str, Any]]:
         """Those that had input, without the first ones."""
-        return [one for one in self.progress if one["numInputRows"]][WARM:]
+        return [one for one in self.progress if one["numInputRows"]][self.warm :]
 
     def seconds(self, part: str = "triggerExecution") -> list[float]:
         return [one["durationMs"].get(part, 0) / 1000 for one in self.counted]
@@ -115,10 +116,20 @@ def run_to_end(frame: DataFrame, checkpoint: Path, sink: str = "noop", out: str 
     return Triggers(query.recentProgress)
 
 
-def in_turn(times: int, *runs: Callable[[], Any]) -> list[list[Any]]:
-    """Run each of several things ``times`` times, one after another, so that noise hits all."""
-    made: list[list[Any]] = [[] for _ in runs]
-    for _ in range(times):
-        for found, run in zip(made, runs, strict=True):
-            found.append(run())
-    return made
+def together(runs: Iterable[Triggers]) -> Triggers:
+    """The triggers that count of several runs."""
+    return Triggers([one for run in runs for one in run.counted], warm=0)
+
+
+def median(values: Iterable[float]) -> float:
+    return float(statistics.median(values))
+
+
+def stock_session(spark: SparkSession) -> SparkSession:
+    """A session of the same context with Spark's own settings, but as many partitions as cores.
+
+    With its 200 partitions Spark is several times slower on so few cores.
+    """
+    stock = spark.newSession()
+    stock.conf.set("spark.sql.shuffle.partitions", str(CORES))
+    return stock

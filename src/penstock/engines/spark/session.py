@@ -48,13 +48,13 @@ _LOCAL = {
 class Session:
     """A Spark session for one engine.
 
-    ``spark`` shares the context of the user's session (or of ours) but has settings of its own, so
-    that nothing the user has set is changed. A context that we started is stopped once the last
-    engine that uses it is closed.
+    ``root`` is the user's session, or the one that we started. ``spark`` shares its context but has
+    settings of its own, so that nothing the user has set is changed. A context that we started is
+    stopped once the last engine that uses it is closed.
     """
 
     def __init__(self, spark: SparkSession, cores: int, ours: bool) -> None:
-        self._root = spark
+        self.root = spark
         self._ours = ours
         self._open = True
         self.spark = spark.newSession()
@@ -66,7 +66,7 @@ class Session:
         """Leave the context; ours is stopped when nobody is left."""
         if self._open:
             self._open = False
-            _USERS.leave(self._root, self._ours)
+            _USERS.leave(self.root, self._ours)
 
 
 class _Users:

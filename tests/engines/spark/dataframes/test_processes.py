@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 pytestmark = pytest.mark.xdist_group("processes")
 
 HEAD = """
+import os
 import sys
 from pathlib import Path
 import pyarrow as pa
@@ -49,8 +51,45 @@ print(len(rows(spark, folder)) > 100, rows(spark, folder) == wanted(spark))
 spark.stop()
 """
 
-CONNECT = """
+# Loaded by every Python process of the program below: notes what Numba compiles of the predicates.
+NOTE_COMPILATIONS = """
 import os
+from numba.core import event
+
+class Note(event.Listener):
+    def on_start(self, one):
+        source = one.data["dispatcher"].py_func.__code__.co_filename
+        if source.startswith(os.environ["PENSTOCK_CACHE"]):
+            with open(os.environ["COMPILED"], "a") as file:
+                file.write(f"{os.getpid()}\\n")
+
+    def on_end(self, one):
+        pass
+
+event.register("numba:compile", Note())
+"""
+
+COMPILE = """
+from penstock.engines.spark.session import _start
+
+spark = _start("local[2]")
+later = [Folder(folder / f"{name} later").add(*(table.slice(i * 40, 40) for i in range(3)))
+         for name, table in zip("rs", tables, strict=True)]
+left, right = (one.stream(spark) for one in later)
+notes = Path(os.environ["COMPILED"])
+counts = []
+
+def count(batch, number):
+    counts.append((batch.count() > 0, len(notes.read_text().split()) if notes.exists() else 0))
+
+pairs = pss.sql(SQL, r=left, s=right, order_by="ts", cores=2)
+query = pairs.writeStream.foreachBatch(count).trigger(availableNow=True).start()
+query.awaitTermination()
+print(counts)
+spark.stop()
+"""
+
+CONNECT = """
 from pyspark.sql import SparkSession
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -67,15 +106,15 @@ spark.stop()
 """
 
 
-def output(code: str, folder: Path) -> list[str]:
-    """What a program prints, without the warnings of Spark."""
+def output(code: str, folder: Path, hooks: str = "", **environment: str) -> list[str]:
+    """What a program prints, without the warnings of Spark; ``hooks`` has a sitecustomize."""
     root = str(Path(__file__).parents[4])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (hooks, root, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, "-c", HEAD + code, str(folder)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, **environment},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -83,6 +122,20 @@ def output(code: str, folder: Path) -> list[str]:
 
 def test_a_task_that_failed_in_the_middle_is_tried_again(tmp_path: Path) -> None:
     assert output(RETRY, tmp_path) == ["[True, True]", "True True"]
+
+
+def test_a_predicate_is_compiled_once_on_a_machine(tmp_path: Path) -> None:
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(NOTE_COMPILATIONS)
+    places = {"PENSTOCK_CACHE": str(tmp_path / "cache"), "COMPILED": str(tmp_path / "compiled")}
+    first = ast.literal_eval(output(COMPILE, tmp_path / "1", str(hooks), **places)[0])
+    compiled = first[0][1]
+    assert compiled > 0
+    # Neither does the second batch compile anything, nor any worker of a second process.
+    assert first == [(True, compiled)] * 3
+    again = ast.literal_eval(output(COMPILE, tmp_path / "2", str(hooks), **places)[0])
+    assert again == [(True, compiled)] * 3
 
 
 def test_spark_connect_gives_the_same_rows(tmp_path: Path) -> None:
