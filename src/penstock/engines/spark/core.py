@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyspark import SparkFiles
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import Host, HostOptions, Output
-from penstock.engines.spark.trigger import Head, HostMemory, trigger
+from penstock.engines.spark.store import SparkStore
+from penstock.engines.spark.trigger import HostMemory, trigger
 
 OUTPUT_SCHEMA = (
     "core int, kind string, query long, position long, rows long, schema string, payload binary"
@@ -22,40 +26,15 @@ MEMORY: HostMemory[Host] = HostMemory(most=4)
 """Of this worker process; Spark gives an operator no other place to keep anything in."""
 
 
-class SparkStore:
-    """The state variables of the operator as a store of chunks and texts."""
+_KEY = StructType([StructField("key", StringType())])
+_VALUE = StructType([StructField("data", BinaryType())])
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._head = handle.getValueState(
-            "head", "format int, cores int, position long, token string"
-        )
-        self._texts = handle.getMapState("texts", "key string", "text string")
-        self._chunks = handle.getMapState("chunks", "key string", "data binary")
 
-    def head(self) -> Head | None:
-        found = self._head.get()
-        return None if found is None else Head(*found)
-
-    def set_head(self, head: Head) -> None:
-        self._head.update(tuple(head))
-
-    def texts(self) -> dict[str, str]:
-        return {key[0]: value[0] for key, value in self._texts.iterator()}
-
-    def chunks(self) -> dict[str, bytes]:
-        return {key[0]: bytes(value[0]) for key, value in self._chunks.iterator()}
-
-    def put(self, key: str, data: bytes) -> None:
-        self._chunks.updateValue((key,), (data,))
-
-    def delete(self, key: str) -> None:
-        self._chunks.removeKey((key,))
-
-    def put_text(self, key: str, text: str) -> None:
-        self._texts.updateValue((key,), (text,))
-
-    def delete_text(self, key: str) -> None:
-        self._texts.removeKey((key,))
+def open_store(handle: StatefulProcessorHandle) -> SparkStore:
+    """The state variable of the operator as a store, with copies where Spark keeps its files."""
+    values = handle.getMapState("state", _KEY, _VALUE)
+    # Spark also opens the store in a process without files, to look at its variables.
+    return SparkStore(values, lambda: Path(SparkFiles.getRootDirectory()) / "penstock")
 
 
 class Core(StatefulProcessor):
@@ -70,7 +49,7 @@ class Core(StatefulProcessor):
         self._core_of = core_of
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._store = SparkStore(handle)
+        self._store = open_store(handle)
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any

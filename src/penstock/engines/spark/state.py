@@ -5,14 +5,16 @@ summary of everything that is not a tuple. Why a reload is exact: the spans of a
 written with the same commit, cover every tuple it holds; a chunk holds the *last* tuples of its
 span, since the front of the oldest one may have expired when it was written; and what a block
 changes in place (who was matched, who has expired out of order) is compared with what was last
-written and written again chunk by chunk. Small chunks are merged the way a binary counter carries,
-so a tuple is written a logarithmic number of times however small the triggers are. Where cores
-share a window (its column ``own`` says whose each tuple is), a core keeps its own tuples alone.
+written and written again, column by column, as an *amendment* beside the chunk. Small chunks are
+merged the way a binary counter carries, so a tuple is written a logarithmic number of times however
+small the triggers are. Where cores share a window (its column ``own`` says whose each tuple is), a
+core keeps its own tuples alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,7 +25,7 @@ import pyarrow as pa
 from penstock.blocks.state import BlockState
 from penstock.engines.spark.frames import from_ipc, ipc, one_batch
 
-FORMAT = 1
+FORMAT = 2
 """Of the state store and the log; a checkpoint of another format is refused."""
 
 FULL = 65_536
@@ -49,6 +51,7 @@ class _Written:
     numbering: int = 0
     first: int = 0
     columns: dict[str, Column] = field(default_factory=dict)
+    amended: set[tuple[str, int]] = field(default_factory=set)
 
 
 class BlockChunks:
@@ -90,11 +93,12 @@ class BlockChunks:
             if key.startswith(f"{name}.") and len(column) == after - first
         }
         if window.numbering != state.values[name].get("numbering", 0):
-            self._delete(name, window.spans, columns, store)
+            self._delete(name, window, window.spans, store)
             window.spans, window.columns = [], {}
             window.numbering = state.values[name]["numbering"]
-        gone, fresh, window.spans = next_spans(window.spans, first, after)
-        self._delete(name, gone, columns, store)
+        gone, fresh, spans = next_spans(window.spans, first, after)
+        self._delete(name, window, gone, store)
+        self._unamend(window, {start for start, _ in fresh}, store)
         table = pa.Table.from_batches(batches, schema)
         own = columns.get(f"{name}.own")
         for start, stop in fresh:
@@ -102,23 +106,44 @@ class BlockChunks:
             tuples = table.slice(begin - first, stop - begin)
             if own is not None:
                 tuples = tuples.filter(pa.array(own[begin - first : stop - first]))
-            store.put(self._key(name, start), ipc(tuples))
-        for key, column in columns.items():
-            before = window.columns.get(key)
-            for start, stop in window.spans:
-                begin = max(start, first)
-                part = column[begin - first : stop - first]
-                if [start, stop] not in fresh and before is not None:
-                    written = before[begin - window.first : stop - window.first]
-                    if np.array_equal(part, written):
-                        continue
-                store.put(self._key(key, start), _column_bytes(part))
-        window.first, window.columns = first, columns
+            parts = {"rows": ipc(tuples)}
+            for key, column in columns.items():
+                parts[key] = _column_bytes(column[begin - first : stop - first])
+            store.put(self._key(name, start), _pack(parts))
+        for start, stop in spans:
+            if [start, stop] not in fresh:
+                self._amend(window, columns, first, (start, stop), store)
+        window.spans, window.first, window.columns = spans, first, columns
 
-    def _delete(self, name: str, spans: Spans, columns: Iterable[str], store: ChunkStore) -> None:
+    def _amend(
+        self,
+        window: _Written,
+        columns: dict[str, Column],
+        first: int,
+        span: tuple[int, int],
+        store: ChunkStore,
+    ) -> None:
+        """Write those columns of an old chunk again that have changed in place."""
+        start, stop = span
+        begin = max(start, first)
+        for key, column in columns.items():
+            part, before = column[begin - first : stop - first], window.columns.get(key)
+            if before is not None and np.array_equal(
+                part, before[begin - window.first : stop - window.first]
+            ):
+                continue
+            store.put(self._key(key, start), _column_bytes(part))
+            window.amended.add((key, start))
+
+    def _delete(self, name: str, window: _Written, spans: Spans, store: ChunkStore) -> None:
         for start, _ in spans:
-            for key in (name, *columns):
-                store.delete(self._key(key, start))
+            store.delete(self._key(name, start))
+        self._unamend(window, {start for start, _ in spans}, store)
+
+    def _unamend(self, window: _Written, starts: set[int], store: ChunkStore) -> None:
+        for key, start in [one for one in window.amended if one[1] in starts]:
+            store.delete(self._key(key, start))
+            window.amended.remove((key, start))
 
     def _key(self, name: str, start: int) -> str:
         return f"{self._prefix}/{name}/{start}"
@@ -133,16 +158,21 @@ class BlockChunks:
             first = state.values[name]["first"]
             numbering = state.values[name].get("numbering", 0)
             window = self._windows[name] = _Written(spans, numbering, first)
+            parts = {start: _unpack(chunks[self._key(name, start)]) for start, _ in spans}
             for key, dtype in summary["columns"].items():
                 if key.startswith(f"{name}."):
-                    state.columns[key] = self._column(key, np.dtype(dtype), spans, first, chunks)
+                    for start, _ in spans:
+                        if self._key(key, start) in chunks:
+                            window.amended.add((key, start))
+                            parts[start][key] = memoryview(chunks[self._key(key, start)])
+                    state.columns[key] = _column(key, np.dtype(dtype), spans, first, parts)
                     window.columns[key] = state.columns[key].copy()
             for key, column in empty.columns.items():
                 state.columns.setdefault(key, column)
             own = state.columns.get(f"{name}.own") if spans else None
             batches = []
             for start, stop in spans:
-                batch = one_batch(from_ipc(chunks[self._key(name, start)]))
+                batch = one_batch(from_ipc(parts[start]["rows"]))
                 begin = max(start, first)
                 if own is not None:
                     batches.append(_spread(batch, own[begin - first : stop - first]))
@@ -151,24 +181,10 @@ class BlockChunks:
             state.rows[name] = (schema, batches)
         return state
 
-    def _column(
-        self,
-        key: str,
-        dtype: np.dtype[Any],
-        spans: Spans,
-        first: int,
-        chunks: Mapping[str, bytes],
-    ) -> Column:
-        parts: list[Column] = [np.empty(0, dtype)]
-        for start, stop in spans:
-            part = _bytes_column(chunks[self._key(key, start)], dtype)
-            parts.append(part[len(part) - (stop - max(start, first)) :])
-        return np.concatenate(parts)
-
     def forget(self, store: ChunkStore) -> None:
         """The block is gone: delete all its chunks."""
         for name, window in self._windows.items():
-            self._delete(name, window.spans, window.columns, store)
+            self._delete(name, window, window.spans, store)
 
 
 def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Spans]:
@@ -195,6 +211,45 @@ def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Span
     return gone, fresh, kept + fresh
 
 
+def _column(
+    key: str,
+    dtype: np.dtype[Any],
+    spans: Spans,
+    first: int,
+    parts: Mapping[int, Mapping[str, memoryview]],
+) -> Column:
+    """A column of a window, from the parts of its chunks."""
+    found: list[Column] = [np.empty(0, dtype)]
+    for start, stop in spans:
+        part = _bytes_column(parts[start][key], dtype)
+        found.append(part[len(part) - (stop - max(start, first)) :])
+    return np.concatenate(found)
+
+
+def _pack(parts: Mapping[str, bytes]) -> bytes:
+    """Several parts as one value of the store, since each value costs a round trip.
+
+    >>> {name: bytes(part) for name, part in _unpack(_pack({"rows": b"abc", "times": b""})).items()}
+    {'rows': b'abc', 'times': b''}
+    """
+    header = json.dumps({name: len(part) for name, part in parts.items()}).encode()
+    pieces = [len(header).to_bytes(8, "little"), header]
+    for part in parts.values():
+        pieces += [b"\0" * (-sum(map(len, pieces)) % 64), part]
+    return b"".join(pieces)
+
+
+def _unpack(data: bytes) -> dict[str, memoryview]:
+    view = memoryview(data)
+    at = 8 + int.from_bytes(view[:8], "little")
+    parts: dict[str, memoryview] = {}
+    for name, size in json.loads(bytes(view[8:at])).items():
+        at += -at % 64
+        parts[name] = view[at : at + size]
+        at += size
+    return parts
+
+
 def _spread(batch: pa.RecordBatch, own: Column) -> pa.RecordBatch:
     """A core's own tuples at their places, and NULLs, which nobody reads, at those of others."""
     gone = batch.num_rows - int(np.count_nonzero(own))
@@ -209,7 +264,7 @@ def _column_bytes(column: Column) -> bytes:
     return bytes([len(column) % 8]) + np.packbits(column).tobytes()
 
 
-def _bytes_column(data: bytes, dtype: np.dtype[Any]) -> Column:
+def _bytes_column(data: memoryview, dtype: np.dtype[Any]) -> Column:
     if dtype != np.bool_:
         return np.frombuffer(data, dtype)
     count = (len(data) - 1) * 8 - (8 - data[0]) % 8

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from penstock.engines.spark.core import SparkStore
+from penstock.engines.spark.core import open_store
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.worker import Packed, Worker, trigger
 from penstock.engines.spark.host import HostOptions
@@ -32,7 +32,7 @@ class JobCore(StatefulProcessor):
         self._core_of = core_of
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._store = SparkStore(handle)
+        self._store = open_store(handle)
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
