@@ -7,9 +7,12 @@ to fail, and the memory of a worker can be lost, so that what takes minutes on S
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -22,48 +25,57 @@ from penstock.engines.spark.engine import Engine
 from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import HostOptions, Output
 from penstock.engines.spark.source import LogReader
-from penstock.engines.spark.trigger import Head, HostMemory, trigger
+from penstock.engines.spark.store import SparkStore
+from penstock.engines.spark.trigger import HostMemory, trigger
+
+Row = tuple[Any, ...]
 
 
-class DictStore:
-    """A core's state in dicts; counts what is written."""
+class Transaction:
+    """Stands in for Spark's map of a core: changes are seen once they are committed, as there."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Any] = {}
-        self._changes: dict[str, Any] = {}
+        self._kept: dict[Row, Row] = {}
+        self._changes: dict[Row, Row | None] = {}
         self.written = 0
 
     def commit(self) -> None:
-        self.kept = {k: v for k, v in {**self.kept, **self._changes}.items() if v is not None}
+        merged = {**self._kept, **self._changes}
+        self._kept = {key: value for key, value in merged.items() if value is not None}
         self._changes = {}
 
     def roll_back(self) -> None:
         self._changes = {}
 
-    def head(self) -> Head | None:
-        return self.kept.get("head")
+    def getValue(self, key: Row) -> Row | None:
+        return self._kept.get(key)
 
-    def set_head(self, head: Head) -> None:
-        self._changes["head"] = head
+    def updateValue(self, key: Row, value: Row) -> None:
+        assert isinstance(value[0], bytes)
+        self._changes[key] = value
+        self.written += len(value[0])
 
-    def texts(self) -> dict[str, str]:
-        return {k[5:]: v for k, v in self.kept.items() if k.startswith("text ")}
+    def removeKey(self, key: Row) -> None:
+        assert key in self._kept or key in self._changes
+        self._changes[key] = None
 
-    def chunks(self) -> dict[str, bytes]:
-        return {k[6:]: v for k, v in self.kept.items() if k.startswith("chunk ")}
 
-    def put(self, key: str, data: bytes) -> None:
-        self._changes[f"chunk {key}"] = data
-        self.written += len(data)
+class DictStore(SparkStore):
+    """A core's state; copies of chunks are in a folder that is gone with the store."""
 
-    def delete(self, key: str) -> None:
-        self._changes[f"chunk {key}"] = None
+    def __init__(self) -> None:
+        self._map = Transaction()
+        self._place = TemporaryDirectory()
+        super().__init__(self._map, lambda: Path(self._place.name) / "copies")
+        self.commit, self.roll_back = self._map.commit, self._map.roll_back
 
-    def put_text(self, key: str, text: str) -> None:
-        self._changes[f"text {key}"] = text
+    @property
+    def written(self) -> int:
+        return self._map.written
 
-    def delete_text(self, key: str) -> None:
-        self._changes[f"text {key}"] = None
+    def lose_copies(self) -> None:
+        """The core goes on on another machine."""
+        shutil.rmtree(Path(self._place.name) / "copies", ignore_errors=True)
 
 
 class Cluster:
@@ -154,6 +166,8 @@ class InProcess:
         options = replace(self._options, core=core)
         if cluster.happens(0.3):
             cluster.memory = HostMemory(most=8)  # another worker
+            if cluster.batch % 2:
+                store.lose_copies()
         if cluster.chance is not None:
             cluster.chance.shuffle(frames)  # Spark promises no order inside a group
         if cluster.happens(0.2):  # an attempt that fails on its way, or is never committed

@@ -102,6 +102,8 @@ class Cluster:
         for core, store in enumerate(self.stores):
             if self._happens(0.2):
                 self.forget()
+                if self._happens(0.5):
+                    store.lose_copies()
             while self._happens(0.2):  # an attempt that fails, before or after its last row
                 outputs = self._attempt(core, packed)
                 for _ in range(self.chance.randrange(4) if self.chance else 0):
