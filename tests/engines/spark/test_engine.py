@@ -119,7 +119,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ps.StateError) as error:
         ps.connect("spark", checkpoint=tmp_path)
     assert str(error.value) == (
-        f"the checkpoint {tmp_path} has the format 0, this is format 1\n"
+        f"the checkpoint {tmp_path} has the format 0, this is format 2\n"
         "Continue it with the version of Penstock that wrote it, or start in an empty folder."
     )
 

@@ -251,10 +251,14 @@ def _unpack(data: bytes) -> dict[str, memoryview]:
 
 
 def _spread(batch: pa.RecordBatch, own: Column) -> pa.RecordBatch:
-    """A core's own tuples at their places, and NULLs, which nobody reads, at those of others."""
+    """A core's own tuples at their places; at those of others, which nobody reads, any tuple.
+
+    Not NULLs: a kernel that expects them is another kernel, and a slower one.
+    """
     gone = batch.num_rows - int(np.count_nonzero(own))
-    places = np.cumsum(own) - 1 + gone
-    return batch.take(pa.array(places, mask=~own))
+    places = np.where(own, np.cumsum(own) - 1 + gone, 0)
+    indices: Any = pa.array(places, pa.int64(), mask=None if batch.num_rows else ~own)
+    return batch.take(indices)
 
 
 def _column_bytes(column: Column) -> bytes:

@@ -347,7 +347,10 @@ def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
 
 def test_explain_says_how_the_cores_share_a_query(spark: SparkSession, tmp_path: Path) -> None:
     frame = Folder(tmp_path / "r").add(table(1, 10)).stream(spark)
-    sql = "SELECT r.id, s.id FROM r [RANGE 4 SECONDS SLACK 0] JOIN s [RANGE 3 SECONDS SLACK 0] "
+    sql = (
+        "SELECT r.id, s.id FROM r [RANGE 4 SECONDS SLACK 1 SECOND] "
+        "JOIN s [RANGE 3 SECONDS SLACK 1 SECOND] "
+    )
     found = [
         pss.explain(sql + f"ON r.x {op} s.x", r=frame, s=frame, order_by="ts", cores=2)
         for op in ("=", "<")

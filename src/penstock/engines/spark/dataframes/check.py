@@ -50,6 +50,7 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
     query = parse_query(text)
     named = _match(query, sources)
     _check_bounded(named)
+    idle = _milliseconds(wish.idle)
     if wish.merge not in ("order", "arrival"):
         raise InputError(f"unknown merge {wish.merge!r}", "Write 'order' or 'arrival'.")
     order = _order_names(named, wish.order_by)
@@ -73,7 +74,7 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         text=query.text,
         lanes=lanes,
         by_key=by_key,
-        idle=_milliseconds(wish.idle),
+        idle=idle,
         letters=wish.letters,
         ordered=plan.order != "none",
         stateless=not joins and plan.order == "none",
