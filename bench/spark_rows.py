@@ -1,6 +1,7 @@
 """What Penstock costs on Spark where there is no join to speak of: rows in and out, empty triggers.
 
-Selection and projection: the same columns, condition and sink as Spark's own, over the same files.
+Selection and projection: the same columns, condition and sink as Spark's own, over the same files,
+one for each core in a trigger.
 An empty trigger: the files of both streams have no rows, so what is measured is planning, starting
 tasks and workers, and committing state. Beside it the same join by Spark (four state stores a
 task), and a count by key (one).
@@ -41,14 +42,15 @@ def rows(spark: SparkSession, per_trigger: int, triggers: int, times: int) -> di
     rng = np.random.default_rng(3)
     ours, stock = [], []
     with folder() as path:
-        stream = Stored(path / "r")
+        stream = Stored(path / "r", files=CORES)
+        size = per_trigger // CORES
         names = pa.array([f"name {i}" for i in range(1000)])
-        for number in range(triggers):
+        for number in range(triggers * CORES):
             columns = {
-                "id": np.arange(number * per_trigger, (number + 1) * per_trigger),
-                "x": rng.integers(1, 10_001, per_trigger).astype(np.int32),
-                "y": rng.random(per_trigger) * 9_999 + 1,
-                "name": names.take(pa.array(rng.integers(0, 1000, per_trigger))),
+                "id": np.arange(number * size, (number + 1) * size),
+                "x": rng.integers(1, 10_001, size).astype(np.int32),
+                "y": rng.random(size) * 9_999 + 1,
+                "name": names.take(pa.array(rng.integers(0, 1000, size))),
             }
             stream.write(pa.table(columns))
         text, where = SELECT.split(" FROM r WHERE ")

@@ -47,9 +47,10 @@ def folder() -> Iterator[Path]:
 
 @dataclass
 class Stored:
-    """A stream as Parquet files, each of them what one trigger reads."""
+    """A stream as Parquet files; a trigger reads so many of them as ``files`` says."""
 
     path: Path
+    files: int = 1
     tables: list[pa.Table] = field(default_factory=list)
 
     def write(self, table: pa.Table) -> None:
@@ -62,9 +63,9 @@ class Stored:
         self.tables.append(table)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame that brings one file per trigger."""
+        """A streaming DataFrame that brings the files in order, so many per trigger."""
         schema = spark.read.parquet(str(self.path)).schema
-        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", self.files)
         return reader.parquet(str(self.path))
 
 

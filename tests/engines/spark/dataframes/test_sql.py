@@ -345,6 +345,35 @@ def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
     )
 
 
+def test_a_selection_that_spark_begins_has_the_oracles_rows(spark: SparkSession) -> None:
+    nan, most = float("nan"), 2**31 - 1
+    values = [None, nan, -0.0, 0.0, 1.5, -1.5, float("inf"), float("-inf")]
+    schema = pa.schema([("x", pa.int32()), ("y", pa.float64()), ("f", pa.float32())])
+    given = [
+        {"x": x, "y": y, "f": f}
+        for x in (None, -most - 1, 0, 3, most)
+        for y, f in zip(values, reversed(values), strict=True)
+    ]
+    frame = spark.createDataFrame(
+        [tuple(row.values()) for row in given], "x int, y double, f float"
+    )
+    for where in (
+        "x < 3 AND y > 0",
+        "x >= 3 AND f <= 1.5",
+        "3 > x AND y = 0",
+        "y >= 1.5 AND f > -2",
+        "y < 2 OR x = 3",
+        "x = 2147483647 AND NOT y > 1",
+    ):
+        text = f"SELECT x, y, f FROM r WHERE {where}"
+        oracle = Oracle()
+        oracle.create_stream(Stream.of("r", schema))
+        oracle.install("q", text)
+        oracle.tuples("r", pa.RecordBatch.from_pylist(given, schema=schema))
+        found = sorted(str(tuple(row)) for row in pss.sql(text, r=frame).collect())
+        assert found == sorted(str(row) for _, row in oracle.rows["q"]), where
+
+
 def test_explain_says_how_the_cores_share_a_query(spark: SparkSession, tmp_path: Path) -> None:
     frame = Folder(tmp_path / "r").add(table(1, 10)).stream(spark)
     sql = (

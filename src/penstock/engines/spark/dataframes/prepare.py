@@ -17,6 +17,7 @@ from penstock.engines.spark.dataframes.partition import distribution
 from penstock.errors import InputError
 from penstock.program.compile import compile_plan
 from penstock.program.explain import explain
+from penstock.sql.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Ready:
     zone: str
     sources: Mapping[str, Source]
     job: Job
+    plan: Plan
     columns: spark_types.StructType
     cores: int
     explained: str
@@ -64,6 +66,7 @@ def prepare(
         zone=zone,
         sources=by_name,
         job=replace(job, keys=shared.keys),
+        plan=plan,
         columns=_tagged(columns) if wish.letters else columns,
         cores=shared.cores,
         explained=f"{explain(plan, program)}\n{shared}",

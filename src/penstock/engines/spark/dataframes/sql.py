@@ -28,6 +28,7 @@ from penstock.engines.spark.dataframes.packing import (
 )
 from penstock.engines.spark.dataframes.prepare import prepare
 from penstock.engines.spark.dataframes.processor import JobCore
+from penstock.engines.spark.dataframes.sift import sifted
 from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.resident import core_ids
@@ -90,6 +91,7 @@ def sql(
         moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
         inputs.append(moved.select(*(F.col(_quoted(n)) for n in lane.stream.schema.names)))
     if job.stateless:
+        inputs[0] = sifted(inputs[0], ready.plan)
         return _computed(job, inputs, columns, ready.zone)
     made = _processed(job, inputs, copied, ready.cores)
     counts = [_count(F.sum, kind).alias(metric) for metric, kind in COUNTS.items()]
