@@ -345,33 +345,59 @@ def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
     )
 
 
-def test_a_selection_that_spark_begins_has_the_oracles_rows(spark: SparkSession) -> None:
-    nan, most = float("nan"), 2**31 - 1
-    values = [None, nan, -0.0, 0.0, 1.5, -1.5, float("inf"), float("-inf")]
-    schema = pa.schema([("x", pa.int32()), ("y", pa.float64()), ("f", pa.float32())])
+WHERES = (
+    "x < 3 AND y > 0",
+    "x >= 3 AND f <= 1.5",
+    "3 > x AND y = 0",
+    "y < 2 OR x = 3",
+    "f = f",
+    "TRUE",
+)
+LISTS = (
+    "x, y, f",
+    "x + 1 AS a, x - 1 AS b, x * 2 AS c, l * 3 AS d",
+    "y / 3 AS a, y / y AS b, f + f AS c, f * f AS d, y - y AS e",
+    "x / 2 AS a, x < 3 AS b, l + x AS c, ABS(x) AS d",
+)
+
+
+def test_what_spark_computes_itself_is_what_the_oracle_does(spark: SparkSession) -> None:
+    most = 2**31 - 1
+    values = [None, float("nan"), -0.0, 0.0, 1.5, -1.5, float("inf"), float("-inf"), 3.4e38]
+    schema = pa.schema(
+        [("x", pa.int32()), ("l", pa.int64()), ("y", pa.float64()), ("f", pa.float32())]
+    )
     given = [
-        {"x": x, "y": y, "f": f}
+        {"x": x, "l": None if x is None else x * 2**32, "y": y, "f": f}
         for x in (None, -most - 1, 0, 3, most)
         for y, f in zip(values, reversed(values), strict=True)
     ]
-    frame = spark.createDataFrame(
-        [tuple(row.values()) for row in given], "x int, y double, f float"
-    )
-    for where in (
-        "x < 3 AND y > 0",
-        "x >= 3 AND f <= 1.5",
-        "3 > x AND y = 0",
-        "y >= 1.5 AND f > -2",
-        "y < 2 OR x = 3",
-        "x = 2147483647 AND NOT y > 1",
-    ):
-        text = f"SELECT x, y, f FROM r WHERE {where}"
-        oracle = Oracle()
-        oracle.create_stream(Stream.of("r", schema))
-        oracle.install("q", text)
-        oracle.tuples("r", pa.RecordBatch.from_pylist(given, schema=schema))
-        found = sorted(str(tuple(row)) for row in pss.sql(text, r=frame).collect())
-        assert found == sorted(str(row) for _, row in oracle.rows["q"]), where
+    tuples = pa.RecordBatch.from_pylist(given, schema=schema)
+    rows_ = [tuple(row.values()) for row in tuples.to_pylist()]
+    frame = spark.createDataFrame(rows_, "x int, l long, y double, f float")
+    for where in WHERES:
+        for columns in LISTS:
+            text = f"SELECT {columns} FROM r WHERE {where}"
+            oracle = Oracle()
+            oracle.create_stream(Stream.of("r", schema))
+            oracle.install("q", text)
+            oracle.tuples("r", tuples)
+            found = sorted(str(tuple(row)) for row in pss.sql(text, r=frame).collect())
+            assert found == sorted(str(row) for _, row in oracle.rows["q"]), text
+
+
+def test_rows_leave_the_jvm_only_if_they_must(spark: SparkSession) -> None:
+    frame = spark.range(3).selectExpr("id", "CAST(id AS INT) AS x")
+
+    def python(text: str) -> bool:
+        plan = pss.sql(text, r=frame)._jdf.queryExecution().executedPlan().toString()
+        return "MapInArrow" in plan
+
+    assert not python("SELECT x * 2 + 1 AS y, id FROM r WHERE x < 2 AND id >= 0")
+    assert python("SELECT ABS(x) AS y FROM r WHERE x < 2")
+    assert python("SELECT id FROM r UNION ALL SELECT id FROM r")
+    tagged = pss.sql("SELECT id FROM r WHERE x = 1", r=frame, letters=True)
+    assert list(map(tuple, tagged.collect())) == [(1, "row", None, None, None)]
 
 
 def test_explain_says_how_the_cores_share_a_query(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.engines.spark.dataframes.check import Wish
 from penstock.engines.spark.dataframes.copied import Copied
 from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.native import computed, native, sifted
 from penstock.engines.spark.dataframes.packing import (
     MADE,
     PACKED,
@@ -26,12 +26,12 @@ from penstock.engines.spark.dataframes.packing import (
     Unpack,
     UnpackInOrder,
 )
-from penstock.engines.spark.dataframes.prepare import prepare
+from penstock.engines.spark.dataframes.prepare import Ready, prepare
 from penstock.engines.spark.dataframes.processor import JobCore
-from penstock.engines.spark.dataframes.sift import sifted
 from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.resident import core_ids
+from penstock.sql.expressions import conjuncts
 
 COUNTS = {
     "tuples_in": "taken",
@@ -91,8 +91,8 @@ def sql(
         moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
         inputs.append(moved.select(*(F.col(_quoted(n)) for n in lane.stream.schema.names)))
     if job.stateless:
-        inputs[0] = sifted(inputs[0], ready.plan)
-        return _computed(job, inputs, columns, ready.zone)
+        whole = computed(inputs[0], ready.plan, columns)
+        return _computed(ready, inputs) if whole is None else whole
     made = _processed(job, inputs, copied, ready.cores)
     counts = [_count(F.sum, kind).alias(metric) for metric, kind in COUNTS.items()]
     slowest = [_count(F.max, part).alias(part) for part in PARTS]
@@ -152,13 +152,14 @@ def _pack(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
     return PackByKey(number, lane.stream.schema, lane.column, job.keys[number], groups)
 
 
-def _computed(
-    job: Job, inputs: list[DataFrame], columns: spark_types.StructType, zone: str
-) -> DataFrame:
-    """Selection and projection: every task on its own."""
-    schema = to_arrow_schema(columns, timezone=zone)
+def _computed(ready: Ready, inputs: list[DataFrame]) -> DataFrame:
+    """Selection and projection by the blocks: every task on its own."""
+    schema = to_arrow_schema(ready.columns, timezone=ready.zone)
+    selects = ready.plan.selects
+    if len(selects) == 1:
+        inputs = [sifted(inputs[0], [native(term) for term in conjuncts(selects[0].where)])]
     parts = [
-        frame.mapInArrow(Compute(job, number, schema), columns)
+        frame.mapInArrow(Compute(ready.job, number, schema), ready.columns)
         for number, frame in enumerate(inputs)
     ]
     return reduce(_union, parts)
