@@ -14,19 +14,26 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, seed=2, rows=12_000, rows_per_trigger=2_000)
     expected = campaign.expected()
     assert len(expected) > 1000
+    assert not campaign.run(Death("packing", 3)), "before a segment of the log is written"
     assert not campaign.run(Death("writing", 3)), "while a chunk is written"
     assert not campaign.run(Death("delivering", 2)), "after a batch is kept, before its commit"
-    assert not (tmp_path / "out.jsonl").exists()
-    assert campaign.run(
+    assert not campaign.run(Death("committed", 1)), "between a commit and the next batch"
+    assert not campaign.run(
         Death("reading", 1, "worker"),
         Death("running", 4, "worker"),
         Death("heading", 2, "worker"),
-    ), "Spark tries a task again whose worker has died"
+        Death("sinking", 1),
+    ), "Spark tries a task again whose worker has died; then all die, while rows are written"
+    assert not (tmp_path / "out.jsonl").exists()
+    assert campaign.run()
     assert campaign.died == {
+        "packing (all)": 1,
         "writing (all)": 1,
         "delivering (all)": 1,
+        "committed (all)": 1,
         "reading (worker)": 1,
         "running (worker)": 1,
         "heading (worker)": 1,
+        "sinking (all)": 1,
     }
     assert campaign.found() == expected

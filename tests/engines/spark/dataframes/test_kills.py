@@ -1,0 +1,67 @@
+"""A query over DataFrames whose processes are all killed, again and again, and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.engines.spark.dataframes.files import Folder
+from tests.kill.campaign import HOOKS, ROOT
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import penstock.spark as pss
+from penstock.engines.spark.session import _start
+from tests.engines.spark.dataframes.files import rows, run
+
+folder = Path(sys.argv[1])
+SQL = "SELECT r.ts, s.ts FROM r [ROWS 10] JOIN s [ROWS 10] ON r.x <= s.x"
+spark = _start("local[2,4]")
+tables = [spark.read.parquet(str(folder / name)) for name in "rs"]
+streams = [
+    spark.readStream.schema(t.schema).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+    for name, t in zip("rs", tables)
+]
+run(pss.sql(SQL, r=streams[0], s=streams[1], order_by="ts", cores=2), folder)
+every = pss.sql(SQL, r=tables[0], s=tables[1], order_by="ts", cores=1)
+last = tables[0].count() - 1  # the tuples at the end of the streams are still held
+wanted = every.where(f"greatest(r_ts, s_ts) < {last}").collect()
+print(len(wanted) > 500, rows(spark, folder) == sorted(map(tuple, wanted), key=str))
+spark.stop()
+"""
+
+
+def start(folder: Path, death: str = "") -> tuple[int, str]:
+    """Run the program, which may be told to die; its exit status and what it prints."""
+    environment = {
+        **os.environ,
+        "PENSTOCK_KILL": death,
+        "PYTHONPATH": os.pathsep.join((str(HOOKS), str(ROOT), os.environ.get("PYTHONPATH", ""))),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        cwd=ROOT, env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def test_the_rows_in_the_sink_are_all_rows_and_each_once(tmp_path: Path) -> None:
+    size = 240
+    for name, factor in (("r", 3), ("s", 5)):
+        values = [i * factor % 7 for i in range(size)]
+        table = pa.table({"ts": range(size), "x": values})
+        Folder(tmp_path / name).add(*(table.slice(i, 30) for i in range(0, size, 30)))
+    for death in ("running:3:all", "heading:2:all"):
+        mark = tmp_path / death.partition(":")[0]
+        assert start(tmp_path, f"{death}:{mark}") == (-signal.SIGKILL, ""), death
+        assert mark.exists()
+    assert start(tmp_path) == (0, "True True\n")
