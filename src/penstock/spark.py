@@ -2,5 +2,6 @@
 
 from penstock.engines.spark.dataframes.split import Parts, split
 from penstock.engines.spark.dataframes.sql import explain, sql
+from penstock.engines.spark.session import session
 
-__all__ = ["Parts", "explain", "split", "sql"]
+__all__ = ["Parts", "explain", "session", "split", "sql"]

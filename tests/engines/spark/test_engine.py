@@ -100,7 +100,7 @@ def test_another_engine_goes_on_where_one_stopped(session: Session, tmp_path: Pa
     assert str(error.value) == (
         f"the checkpoint {tmp_path / 'engine'} was written with cores=1, and its windows are "
         "divided among so many; cores=2 cannot read them\n"
-        "Connect with cores=1, or start in an empty folder."
+        "Connect with cores=1 (--cores 1), or start in an empty folder."
     )
 
 

@@ -79,7 +79,7 @@ class Checkpoint:
             raise StateError(
                 f"the checkpoint {self.path} was written with cores={found[1]}, "
                 f"and its windows are divided among so many; cores={cores} cannot read them",
-                f"Connect with cores={found[1]}, or start in an empty folder.",
+                f"Connect with cores={found[1]} (--cores {found[1]}), or start in an empty folder.",
             )
         return id_
 

@@ -121,6 +121,19 @@ def open_session(
     return Session(spark, cores, ours)
 
 
+def session(master: str | None = None) -> SparkSession:
+    """The session that runs in this process, or a new one: with Java, workers and log set up.
+
+    ``master`` is that of a new one; by default this machine, with all its cores. Stop it with its
+    ``stop()``.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        return _running()
+    return _start(master or f"local[{os.cpu_count() or 1},{_ATTEMPTS}]")
+
+
 def _running() -> SparkSession:
     from pyspark.sql import SparkSession
 

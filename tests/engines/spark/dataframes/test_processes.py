@@ -38,10 +38,10 @@ def wanted(spark):
 """
 
 RETRY = """
-from penstock.engines.spark.session import _start
 from tests.engines.spark.dataframes.test_sql import FailOnce
 
-spark = _start("local[2,4]")
+spark = pss.session("local[2,4]")
+assert pss.session() is spark
 left, right = (one.stream(spark) for one in folders)
 left = left.mapInArrow(FailOnce(folder / "before"), left.schema)
 pairs = pss.sql(SQL, r=left, s=right, order_by="ts", cores=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.engines.spark.dataframes.files import Folder, cut, rows, run
 
 import penstock.spark as pss
 from penstock.engines.spark.session import Session
-from penstock.errors import InputError
+from penstock.errors import EnvironmentProblem, InputError
 from penstock.oracle.oracle import Oracle
 from penstock.streams.schema import Stream
 
@@ -384,6 +385,22 @@ def test_what_spark_computes_itself_is_what_the_oracle_does(spark: SparkSession)
             oracle.tuples("r", tuples)
             found = sorted(str(tuple(row)) for row in pss.sql(text, r=frame).collect())
             assert found == sorted(str(row) for _, row in oracle.rows["q"]), text
+
+
+def test_workers_without_penstock_are_refused_before_anything_starts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\nexit 1\n")
+    bare.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    with pytest.raises(EnvironmentProblem) as error:
+        pss.sql("SELECT id FROM r", r=spark.range(3))
+    assert str(error.value) == (
+        f"the session's Python workers would run {bare}, which has no Penstock\n"
+        f"Set PYSPARK_PYTHON={sys.executable} before the session is started, or let pss.session() "
+        "start it."
+    )
 
 
 def test_rows_leave_the_jvm_only_if_they_must(spark: SparkSession) -> None:

@@ -7,13 +7,18 @@ it, which has the same context, catalog, views and settings but for those that o
 
 from __future__ import annotations
 
+import functools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engines.spark.frames import MOST_TUPLES
 from penstock.engines.spark.session import STREAMING
-from penstock.errors import InputError
+from penstock.errors import EnvironmentProblem, InputError
 
 SETTINGS = {
     **STREAMING,
@@ -53,6 +58,29 @@ def parallelism(spark: SparkSession) -> int:
             "Pass a number: pss.sql(..., cores=4).",
         )
     return int(spark.sparkContext.defaultParallelism)
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Refuse a session on this machine whose Python workers have no Penstock."""
+    if _is_remote(spark) or not str(spark.sparkContext.master).startswith("local"):
+        return
+    python = str(spark.sparkContext.pythonExec)
+    found = shutil.which(python) or python
+    if Path(found).parent != Path(sys.executable).parent and not _has_penstock(found):
+        raise EnvironmentProblem(
+            f"the session's Python workers would run {found}, which has no Penstock",
+            f"Set PYSPARK_PYTHON={sys.executable} before the session is started, or let "
+            "pss.session() start it.",
+        )
+
+
+@functools.cache
+def _has_penstock(python: str) -> bool:
+    try:
+        done = subprocess.run([python, "-c", "import penstock"], capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
 
 
 def _is_remote(spark: SparkSession) -> bool:

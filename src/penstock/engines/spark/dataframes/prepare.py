@@ -10,7 +10,7 @@ from pyspark.sql import types as spark_types
 
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.columns import Source, spark_schema
-from penstock.engines.spark.dataframes.copied import parallelism
+from penstock.engines.spark.dataframes.copied import check_workers, parallelism
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import TAGS
 from penstock.engines.spark.dataframes.partition import distribution
@@ -57,6 +57,7 @@ def prepare(
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     sources = [Source(key, df.schema, not df.isStreaming, zone) for key, df in given.items()]
     job, plan = check(query, sources, wish)
+    check_workers(session)
     program = compile_plan(plan)
     shared = distribution(program, job.lanes, job.by_key, cores)
     by_name = {source.name.lower(): source for source in sources}
