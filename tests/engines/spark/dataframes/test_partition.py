@@ -71,6 +71,24 @@ def test_a_tuple_without_a_time_is_one_dead_letter() -> None:
     assert cluster.rows() == [(2, 5)]
 
 
+def test_a_time_that_is_none_lets_nobody_be_late() -> None:
+    far: Trigger = [(0, [(2**63 - 1, 1, 1, "a")]), (1, [(1, 2, 1, "b")])]
+    near: Trigger = [(0, [(2, 3, 1, "a")]), (1, [(3, 4, 1, "b")])]
+    sql = f"SELECT r.id, s.id FROM {WINDOWS.format(join='JOIN')} ON r.x = s.x"
+    for cores in (1, 2):
+        cluster = run(sql, [far, near], cores)
+        assert sorted(cluster.rows()) == [(3, 2), (3, 4)]
+        assert [letter[2] for letter in cluster.letters("dead")] == [
+            "ts does not fit the query's clock"
+        ]
+
+
+def test_ordered_rows_need_one_order_of_all_tuples() -> None:
+    sql = f"SELECT r.id, s.id FROM {WINDOWS.format(join='JOIN')} ON r.x = s.x EMIT ORDER inner"
+    job = job_of(sql, order_by="ts", merge="arrival")
+    assert Cluster(job, 3).job.keys is None
+
+
 def test_a_core_sees_its_own_keys_and_every_punctuation() -> None:
     sql = DIVIDED[1]
     cluster = Cluster(job_of(sql), 4)

@@ -359,6 +359,7 @@ LISTS = (
     "x + 1 AS a, x - 1 AS b, x * 2 AS c, l * 3 AS d",
     "y / 3 AS a, y / y AS b, f + f AS c, f * f AS d, y - y AS e",
     "x / 2 AS a, x < 3 AS b, l + x AS c, ABS(x) AS d",
+    "x + 2000000000 + 2000000000 AS a, x * 2000000000 * 0 AS b, x * 2 + 1 AS c, 1 + (2 - x) AS d",
 )
 
 

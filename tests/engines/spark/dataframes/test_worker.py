@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import types
 from tests.engines.spark.dataframes.in_process import (
     SCHEMA,
     Cluster,
@@ -14,8 +16,11 @@ from tests.engines.spark.dataframes.in_process import (
     Trigger,
     batch_of,
     job_of,
+    source,
 )
 
+from penstock.engines.spark.dataframes.check import Wish, check
+from penstock.engines.spark.dataframes.sequencer import KeyOrder
 from penstock.oracle.oracle import Oracle
 from penstock.streams.schema import Stream
 
@@ -214,3 +219,20 @@ def test_a_stream_that_waits_long_is_not_written_again_and_again() -> None:
     assert cluster.rows() == []
     # Each tuple is written once for every doubling of what waits: not once for every trigger.
     assert cluster.written() < 8 * triggers * rows * width
+
+
+def test_whole_numbers_and_floats_are_one_order() -> None:
+    whole = {"ts": types.LongType(), "id": types.LongType(), "x": types.IntegerType()}
+    streams = source("r", whole), source("s", {**whole, "ts": types.DoubleType()})
+    lanes = check(
+        "SELECT r.id, s.id FROM r [ROWS 2] JOIN s [ROWS 2] ON r.x = s.x",
+        streams,
+        Wish(order_by="ts"),
+    )[0].lanes
+    batches = [
+        pa.RecordBatch.from_pydict({"ts": ts, "id": [1, 2], "x": [1, 1]}, schema=lane.stream.schema)
+        for lane, ts in zip(lanes, ([1, 3], [2.5, 4.5]), strict=True)
+    ]
+    taken = KeyOrder(lanes).take([[batch] for batch in batches], 0, last=False)
+    assert [event.which.tolist() for event in taken.events] == [[0, 1]]
+    assert taken.held == 2

@@ -81,7 +81,9 @@ def native(expression: Expression) -> Any:
     if expression.op in _COMPARISONS:
         return _COMPARISONS[expression.op](*args)
     if expression.op in _ARITHMETIC and expression.type.equals(one):
-        return _ARITHMETIC[expression.op](*args)
+        # Spark adds up the constants of a chain first, and then other steps overflow.
+        chained = any(isinstance(a, Call) and a.op == expression.op for a in expression.args)
+        return None if chained else _ARITHMETIC[expression.op](*args)
     return None
 
 

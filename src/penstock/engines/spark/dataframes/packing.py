@@ -104,7 +104,8 @@ class PackByKey(Pack):
         if self.column is None or self.key.delay is None:
             return None
         keys, missing = keys_of(part, self.column)
-        there = np.arange(len(keys)) if missing is None else np.flatnonzero(~missing)
+        near = (keys > -self.key.farthest) & (keys < self.key.farthest)
+        there = np.flatnonzero(near if missing is None else near & ~missing)
         if not len(there):
             return known
         best = int(there[np.argmax(keys[there])])

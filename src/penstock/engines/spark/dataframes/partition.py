@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.blocks.screen import FARTHEST
 from penstock.engines.shared.pipeline import can_share
 from penstock.engines.spark.dataframes.sequencer import Lane
 from penstock.kernels.evaluate import evaluate
@@ -25,6 +26,7 @@ from penstock.kernels.spread import cores_of
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, Program, SetWindow
 from penstock.sql.expressions import Call, Expression, conjuncts, sides
+from penstock.streams.order import OrderColumn
 from penstock.streams.windows import Range, TimeAttribute, Unbounded, Window
 
 
@@ -34,12 +36,14 @@ class KeyedLane:
 
     ``key`` is an expression over the lane's columns, on side ``side`` of the join; ``delay`` is how
     far the stream's punctuation is behind its highest time, in units of the time; None if nothing
-    is ever late.
+    is ever late. A time that is ``farthest`` or more from zero is no time: its tuple is a dead
+    letter.
     """
 
     key: Expression
     side: int
     delay: int | None
+    farthest: int = FARTHEST
 
     def cores(self, batch: pa.RecordBatch, cores: int) -> np.ndarray[Any, Any]:
         """The core of each tuple."""
@@ -82,7 +86,7 @@ def _keys(
         return None, "no partition by key: a union of joins has several keys"
     if len(lanes) == 1:
         return None, "no partition by key: a self-join reads each tuple twice"
-    if by_key:
+    if by_key or program.order != "none":
         return None, "no partition by key: rows depend on the order of tuples with other keys"
     join = program.joins[0]
     term = _equality(join)
@@ -92,13 +96,15 @@ def _keys(
     found: list[KeyedLane] = []
     for side, lane in enumerate(lanes):
         window, time = next((w.window, w.time) for w in windows if w.side == side)
-        delay = None
-        if not isinstance(window, Unbounded):
-            delay = _delay(window, time, lane)
-            if delay is None:
-                why = "tuples are not taken by the time of their window"
-                return None, f"no partition by key: {lane.stream.name}'s {why}"
-        found.append(KeyedLane(_of_side(term, side), side, delay))
+        key = _of_side(term, side)
+        if isinstance(window, Unbounded):
+            found.append(KeyedLane(key, side, None))
+            continue
+        delay = _delay(window, time, lane)
+        if delay is None or time is None:
+            why = "tuples are not taken by the time of their window"
+            return None, f"no partition by key: {lane.stream.name}'s {why}"
+        found.append(KeyedLane(key, side, delay, -(-FARTHEST // int(time.factor))))
     return tuple(found), str(term).strip("()")
 
 
@@ -107,12 +113,21 @@ def _delay(window: Window, time: TimeAttribute | None, lane: Lane) -> int | None
     column = lane.column
     if not isinstance(window, Range) or time is None or column is None:
         return None
-    if column.name != time.name or column.common is None or not column.type.equals(column.common):
-        return None
-    if pa.types.is_floating(column.type):
+    if column.name != time.name or not _is_plain(column):
         return None
     slack = Fraction(window.slack or 0) / Fraction(time.factor)
     return int(slack) if slack.denominator == 1 else None
+
+
+def _is_plain(column: OrderColumn) -> bool:
+    """Whether the keys are the column's own values, and whole numbers."""
+    own: Any = column.type
+    common: Any = column.common
+    if common is None or pa.types.is_floating(own):
+        return False
+    if pa.types.is_timestamp(own) and pa.types.is_timestamp(common):
+        return bool(own.unit == common.unit)  # a zone is but how a time is shown
+    return bool(own.equals(common))
 
 
 def _equality(join: JoinStreams) -> Call | None:

@@ -193,7 +193,8 @@ class KeyOrder:
             there = np.flatnonzero(keys >= late)
             batch, keys = take(batch, there), keys[there]
         if len(keys):
-            highest = keys.max().item()
+            highest = keys.max()
+            highest = highest.item() if isinstance(highest, np.generic) else highest
             known = progress.highest
             progress.highest = highest if known is None else max(known, highest)
         return batch, keys
