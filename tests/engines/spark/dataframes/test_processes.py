@@ -139,7 +139,6 @@ def test_a_predicate_is_compiled_once_on_a_machine(tmp_path: Path) -> None:
 
 
 def test_spark_connect_gives_the_same_rows(tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason='needs pip install "pyspark[connect]"')
     assert output(CONNECT, tmp_path) == [
         "Spark Connect does not tell how many cores there are",
         "Pass a number: pss.sql(..., cores=4).",
