@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     from penstock.engines.shared.query import Query
     from penstock.engines.shared.running import Letter
 
-_LETTER_FIELDS: list[tuple[str, pa.DataType]] = [
-    ("kind", pa.string()),
-    ("stream", pa.string()),
-    ("position", pa.int64()),
-    ("reason", pa.string()),
-    ("tuple", pa.string()),
-]
-LETTER_COLUMNS = pa.schema(_LETTER_FIELDS)
-
 
 @dataclass
 class Run:
@@ -173,30 +164,24 @@ def execute(
     letters: str | Path | None = None,
 ) -> tuple[Summary, pa.Table | None]:
     """The run's rows in the file ``out``, or in a table; its letters in the file ``letters``."""
+    from penstock.engines.shared.running import LETTERS, letter_batch
+
     batches: list[pa.RecordBatch] = []
     write: Callable[[pa.RecordBatch], None] = batches.append
-    write_letters: Callable[[list[Letter]], None] = lambda letters: None  # noqa: E731
+    letter_sink: FileSink | None = None
+
+    def write_letters(found: list[Letter]) -> None:
+        if letter_sink is not None:
+            letter_sink.write(letter_batch(found))
+
     with ExitStack() as opened:
         if out is not None:
             write = opened.enter_context(FileSink(out, run.query.schema)).write
         if letters is not None:
-            letter_sink = opened.enter_context(FileSink(letters, LETTER_COLUMNS))
-            write_letters = lambda found: letter_sink.write(_letter_batch(found))  # noqa: E731
+            letter_sink = opened.enter_context(FileSink(letters, LETTERS))
         summary = run.execute(write, progress, write_letters)
     table = None if out is not None else pa.Table.from_batches(batches, run.query.schema)
     return summary, table
-
-
-def _letter_batch(letters: list[Letter]) -> pa.RecordBatch:
-    columns: list[list[object]] = [
-        [letter.kind for letter in letters],
-        [letter.stream for letter in letters],
-        [letter.position for letter in letters],
-        [letter.reason for letter in letters],
-        [letter.text for letter in letters],
-    ]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTER_COLUMNS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=LETTER_COLUMNS)
 
 
 def run_tables(text: str, streams: Mapping[str, object], order_by: str | None = None) -> pa.Table:

@@ -15,17 +15,9 @@ import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.loose_rows import LooseRows, Source
-from penstock.engines.shared.running import Letter, count, written
+from penstock.engines.shared.running import Letter, count, letter_batch, written
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
-
-_LETTER_COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("stream", pa.string()),
-    ("position", pa.int64()),
-    ("reason", pa.string()),
-    ("tuple", pa.string()),
-]
-LETTERS = pa.schema(_LETTER_COLUMNS)
 
 
 class Hosting(Protocol):
@@ -165,15 +157,8 @@ class Query(Generic[H]):
         return sorted(letters, key=lambda letter: letter.position)
 
     def _letter_table(self, kind: str) -> pa.Table:
-        letters = self.drain_letters(kind)
-        columns: list[list[Any]] = [
-            [letter.stream for letter in letters],
-            [letter.position for letter in letters],
-            [letter.reason for letter in letters],
-            [letter.text for letter in letters],
-        ]
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTERS, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=LETTERS)
+        batch = letter_batch(self.drain_letters(kind))
+        return pa.Table.from_batches([batch]).drop_columns(["kind"])
 
     def _make_room(self, rows: int, letters: int) -> None:
         self._waiting_rows -= rows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -24,6 +24,29 @@ class Letter:
     stream: str
     text: str
     reason: str
+
+
+_LETTER_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("kind", pa.string()),
+    ("stream", pa.string()),
+    ("position", pa.int64()),
+    ("reason", pa.string()),
+    ("tuple", pa.string()),
+]
+LETTERS = pa.schema(_LETTER_FIELDS)
+
+
+def letter_batch(letters: Sequence[Letter]) -> pa.RecordBatch:
+    """Letters as rows."""
+    columns: list[list[Any]] = [
+        [letter.kind for letter in letters],
+        [letter.stream for letter in letters],
+        [letter.position for letter in letters],
+        [letter.reason for letter in letters],
+        [letter.text for letter in letters],
+    ]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTERS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LETTERS)
 
 
 class Known(Protocol):
