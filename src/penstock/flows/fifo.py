@@ -1,0 +1,40 @@
+"""A bounded FIFO between one writer and one reader."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+
+class Fifo:
+    """Messages in order, from one thread to another, without a lock.
+
+    A deque's append and popleft are atomic. ``capacity`` is what a writer who can wait keeps to;
+    a message that must leave (an acknowledgement) is taken beyond it, and such are few.
+    """
+
+    __slots__ = ("_messages", "capacity")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._messages: deque[Any] = deque()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a writer who can wait need not."""
+        return len(self._messages) < self.capacity
+
+    def put(self, message: Any) -> None:
+        """Add a message at the end."""
+        self._messages.append(message)
+
+    def first(self) -> Any:
+        """The message that comes next, left where it is."""
+        return self._messages[0]
+
+    def get(self) -> Any:
+        """Take the message that comes next."""
+        return self._messages.popleft()

@@ -1,0 +1,318 @@
+"""A join core's part of one stream's window, and the search for partners in it.
+
+Any of the kernels serves: the nested loop, or an index over the entries. Entries are in the order
+of their stream; what leaves is the oldest. So those that a probe may meet are neighbours: by their
+numbers, and by their times as long as these ascend; where they do not, the kernel compares times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.buffer import Buffer
+from penstock.blocks.meeting import Arrivals, Met, Rule
+from penstock.kernels.entry_index import EntryIndex
+from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+MOST_PAIRS = 1 << 18
+"""Pairs that one message may hold; a probe that has more alone is not divided."""
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Which entries each probe may meet: a range, and times to compare where that is not all."""
+
+    lo: Indices
+    hi: Indices
+    probe: tuple[Array | None, Array | None] = (None, None)
+    stored: tuple[Array | None, Array | None] = (None, None)
+
+
+class SubWindow:
+    """Tuples of one side in a core, in the order of their numbers.
+
+    ``comparisons`` counts the evaluations of the predicate.
+    """
+
+    def __init__(self, side: int, rule: Rule) -> None:
+        self.side = side
+        self._rule = rule
+        self._like: Arrivals | None = None
+        self._columns: list[Buffer | None] = []
+        self._validity: list[Buffer | None] = []
+        self._first = 0
+        self._in_order = True
+        self._index: EntryIndex | None = None
+        self.comparisons = 0
+        if rule.kernel != "nested-loop" and rule.compiled and rule.predicate.keys[side]:
+            index = EntryIndex(rule.predicate, side, rule.kernel)
+            self._index = index if index.usable else None
+
+    def __len__(self) -> int:
+        return 0 if self._like is None else len(self._seqs)
+
+    @property
+    def kernel(self) -> str:
+        """The kernel in use, as chosen by now."""
+        return "nested-loop" if self._index is None else self._index.choice.name
+
+    @property
+    def nbytes(self) -> int:
+        index = 0 if self._index is None else self._index.nbytes
+        return index + sum(column.nbytes for column in self._columns if column is not None)
+
+    # -- storing ----------------------------------------------------------------------------
+
+    def append(self, arrivals: Arrivals) -> None:
+        """Store tuples; they are younger than all that are here."""
+        if not len(arrivals):
+            return
+        columns = arrivals.columns()
+        if self._like is None:
+            self._like = arrivals.part(0, 0)
+            self._columns = [None if c is None else Buffer(c.dtype) for c in columns]
+        self._note_order(arrivals)
+        held = len(self)
+        for number, column in enumerate(columns):
+            buffer = self._columns[number]
+            if column is not None and buffer is None:  # the first NULL of a key
+                buffer = self._columns[number] = Buffer(column.dtype)
+                buffer.repeat(True, held)
+            if column is not None and buffer is not None:
+                buffer.append(column)
+            elif buffer is not None:
+                buffer.repeat(True, len(arrivals))
+
+    def _note_order(self, arrivals: Arrivals) -> None:
+        time = arrivals.time if arrivals.time is not None else arrivals.low
+        if time is None or not self._in_order:
+            return
+        held = self._named("time") if arrivals.time is not None else self._named("low")
+        after = not len(self) or held is None or bool(time[0] >= held[-1])
+        self._in_order = after and bool((time[1:] >= time[:-1]).all())
+
+    def drop(self, count: int) -> None:
+        """Forget the oldest tuples."""
+        if not count:
+            return
+        for column in self._columns:
+            if column is not None:
+                column.drop(count)
+        self._first += count
+        if not len(self):
+            self._in_order = True
+
+    def oldest(self, start: int, stop: int) -> Arrivals:
+        """Copies of the tuples that are ``start`` to ``stop`` from the oldest on."""
+        assert self._like is not None
+        parts = [None if c is None else c.view()[start:stop].copy() for c in self._columns]
+        return self._like.of_columns(parts)
+
+    def count_before(self, seq: int) -> int:
+        """How many tuples have numbers below this one."""
+        return 0 if self._like is None else int(np.searchsorted(self._seqs, seq))
+
+    def count_expired(self, promise: int | float) -> int:
+        """How many of the oldest have left a time window whose partners come from ``promise`` on.
+
+        Of times out of order, those before the first that has not.
+        """
+        expiry = self._named("expiry")
+        if expiry is None:
+            return 0
+        if self._in_order:
+            return int(np.searchsorted(expiry, promise, side="right"))
+        live = expiry > promise
+        return int(live.argmax()) if live.any() else len(live)
+
+    @property
+    def first_seq(self) -> int | None:
+        """The number of the oldest tuple."""
+        return int(self._seqs[0]) if len(self) else None
+
+    # -- searching --------------------------------------------------------------------------
+
+    def older(self, probes: Arrivals, compiled: bool = True) -> Iterator[Met]:
+        """The pairs of each probe with the tuples here that arrived before it."""
+        if len(self) and len(probes):
+            yield from self._search(probes, self._older_bounds(probes), compiled, True)
+
+    def younger(self, probes: Arrivals, met_before: int, compiled: bool = True) -> Iterator[Met]:
+        """The pairs of each probe with the tuples here that arrived after it.
+
+        A probe has met those already whose number is below ``met_before``.
+        """
+        if len(self) and len(probes):
+            bounds = self._younger_bounds(probes, met_before)
+            yield from self._search(probes, bounds, compiled, self._in_order)
+
+    def _older_bounds(self, probes: Arrivals) -> _Bounds:
+        seqs, expiry, time = self._seqs, self._named("expiry"), self._named("time")
+        lo, hi = np.searchsorted(seqs, probes.lo), np.searchsorted(seqs, probes.hi)
+        if expiry is None or probes.low is None:
+            return _Bounds(lo, np.maximum(lo, hi))
+        if self._in_order:
+            lo = np.maximum(lo, np.searchsorted(expiry, probes.low, side="right"))
+            if probes.upper is not None and time is not None:
+                hi = np.minimum(hi, np.searchsorted(time, probes.upper))
+            return _Bounds(lo, np.maximum(lo, hi))
+        latest = time if probes.upper is not None else None
+        return _Bounds(lo, np.maximum(lo, hi), (probes.low, probes.upper), (expiry, latest))
+
+    def _younger_bounds(self, probes: Arrivals, met_before: int) -> _Bounds:
+        """By the younger's own bounds: it must find the probe among those it may meet."""
+        seqs, low, upper = self._seqs, self._named("low"), self._named("upper")
+        lo = np.searchsorted(seqs, np.maximum(probes.hi, met_before))
+        seen_from = self._named("lo")
+        assert seen_from is not None
+        hi = np.searchsorted(seen_from, probes.seqs, side="right")
+        if probes.expiry is None or low is None:
+            return _Bounds(lo, np.maximum(lo, hi))
+        if self._in_order:
+            hi = np.minimum(hi, np.searchsorted(low, probes.expiry))
+            if upper is not None and probes.time is not None:
+                lo = np.maximum(lo, np.searchsorted(upper, probes.time, side="right"))
+            return _Bounds(lo, np.maximum(lo, hi))
+        # The kernel asks for stored.lower > probe.lower and stored.upper < probe.upper.
+        above = None if upper is None or probes.time is None else -probes.time
+        return _Bounds(
+            lo,
+            np.maximum(lo, hi),
+            (-probes.expiry, above),
+            (-low, None if above is None or upper is None else -upper),
+        )
+
+    def _search(
+        self, probes: Arrivals, bounds: _Bounds, compiled: bool, indexed: bool
+    ) -> Iterator[Met]:
+        """Run the kernel, over fewer probes at a time where there are too many pairs.
+
+        ``indexed``: the bounds are those that the index knows.
+        """
+        start, size = 0, len(probes)
+        while start < len(probes):
+            stop = min(len(probes), start + size)
+            found = self._kernel(probes, bounds, (start, stop), compiled, indexed)
+            if found is None:
+                size = max(1, (stop - start) // 2)
+                continue
+            if len(found):
+                yield self._named_pairs(probes, start, found)
+            start = stop
+
+    def _kernel(
+        self,
+        probes: Arrivals,
+        bounds: _Bounds,
+        span: tuple[int, int],
+        compiled: bool,
+        indexed: bool,
+    ) -> Pairs | None:
+        rule, (start, stop) = self._rule, span
+        lo, hi = bounds.lo[start:stop], bounds.hi[start:stop]
+        candidates = int((hi - lo).sum())
+        if not candidates:
+            return np.empty(0, np.int64)
+        capacity = candidates if stop - start == 1 else min(candidates, MOST_PAIRS)
+        probe = Columns(
+            [key[start:stop] for key in probes.keys],
+            self._probe_validity(probes, start, stop),
+            *(None if b is None else b[start:stop] for b in bounds.probe),
+        )
+        if not (compiled and rule.compiled):
+            self.comparisons += candidates
+            return _live_pairs(lo, hi, probe, bounds.stored, capacity)
+        stored = Columns(self._keys, self._valid, *bounds.stored)
+        if self._index is not None and indexed:
+            self._index.update(self._first, stored, probe)
+            found, met = self._index.find(
+                self._first, lo, hi, probe, stored, rule.constants, capacity
+            )
+            self.comparisons += met
+            return found
+        self.comparisons += candidates
+        side = 1 - self.side
+        return pairs(rule.predicate, side, lo, hi, probe, stored, rule.constants, capacity)
+
+    def _probe_validity(
+        self, probes: Arrivals, start: int, stop: int
+    ) -> list[npt.NDArray[np.bool_] | None]:
+        """A key that has ever had a NULL has a validity, so that few kernels are compiled."""
+        if len(self._validity) != len(probes.valid):
+            self._validity = [None] * len(probes.valid)
+        made: list[npt.NDArray[np.bool_] | None] = []
+        for number, valid in enumerate(probes.valid):
+            if valid is not None:
+                self._validity[number] = Buffer(np.dtype(np.bool_))
+                made.append(valid[start:stop])
+            elif self._validity[number] is not None:
+                made.append(np.ones(stop - start, np.bool_))
+            else:
+                made.append(None)
+        return made
+
+    def _named_pairs(self, probes: Arrivals, start: int, found: Pairs) -> Met:
+        probing, entries = split(found)
+        probing = probing + start
+        own, theirs = probes.seqs[probing], self._seqs[entries]
+        ranks = np.maximum(probes.ranks[probing], self._ranks[entries])
+        return Met(own, theirs, ranks) if self.side == 1 else Met(theirs, own, ranks)
+
+    # -- columns ----------------------------------------------------------------------------
+
+    def _view(self, number: int) -> Any:
+        column = self._columns[number] if self._columns else None
+        return None if column is None else column.view()
+
+    def _named(self, name: str) -> Array | None:
+        """A column by its name in :class:`Arrivals`; None if the tuples have none."""
+        numbers = {"lo": 2, "low": -4, "upper": -3, "expiry": -2, "time": -1}
+        view: Array | None = self._view(numbers[name])
+        return view
+
+    @property
+    def _seqs(self) -> Indices:
+        seqs: Indices = self._view(0)
+        return seqs
+
+    @property
+    def _ranks(self) -> Indices:
+        ranks: Indices = self._view(1)
+        return ranks
+
+    @property
+    def _keys(self) -> list[Array]:
+        assert self._like is not None
+        return [self._view(4 + number) for number in range(len(self._like.keys))]
+
+    @property
+    def _valid(self) -> list[npt.NDArray[np.bool_] | None]:
+        assert self._like is not None
+        count = len(self._like.keys)
+        return [self._view(4 + count + number) for number in range(count)]
+
+
+def _live_pairs(
+    lo: Indices,
+    hi: Indices,
+    probe: Columns,
+    stored: tuple[Array | None, Array | None],
+    capacity: int,
+) -> Pairs | None:
+    """Every two tuples that may meet, whatever the predicate."""
+    every = every_pair(lo, hi, capacity)
+    if every is None or probe.lower is None or stored[0] is None:
+        return every
+    probing, entries = split(every)
+    live = stored[0][entries] > probe.lower[probing]
+    if probe.upper is not None and stored[1] is not None:
+        live &= stored[1][entries] < probe.upper[probing]
+    kept: Pairs = every[live]
+    return kept

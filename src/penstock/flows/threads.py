@@ -1,0 +1,218 @@
+"""The driver for work: one thread per unit, FIFOs between them, no lock while there is work.
+
+A thread takes messages as long as it has any and the outputs they need have room. With nothing to
+do it parks, and whoever then writes to one of its inputs, or makes room behind one of its outputs,
+wakes it. The kernels run without the interpreter's lock, so threads of several cores do work at
+the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.flows.fifo import Fifo
+from penstock.flows.network import Network, Port, Sent, Unit
+
+CAPACITY = 8
+"""Messages that may wait before a unit. A message is a whole chunk of tuples."""
+
+
+class CoreFailed(PenstockError):
+    """A unit of a flow has raised an error."""
+
+
+class Threads:
+    """Runs a network. ``capacity`` bounds every FIFO."""
+
+    def __init__(self, network: Network, capacity: int = CAPACITY) -> None:
+        self._wakes = threading.Event()
+        self._workers = {unit.name: _Worker(unit, self._wakes) for unit in network.units}
+        self._entries: dict[str, tuple[Fifo, _Worker]] = {}
+        self._exits: list[tuple[str, Fifo, _Worker]] = []
+        for (source, output), (target, port) in network.wires.items():
+            fifo = Fifo(capacity)
+            self._workers[source].outputs[output] = fifo
+            self._workers[source].readers[output] = self._workers[target]
+            self._workers[target].inputs[port] = (fifo, self._workers[source])
+        for name, (target, port) in network.entries.items():
+            fifo = Fifo(capacity)
+            self._workers[target].inputs[port] = (fifo, None)
+            self._entries[name] = (fifo, self._workers[target])
+        for (source, output), name in network.exits.items():
+            fifo = Fifo(capacity)
+            self._workers[source].outputs[output] = fifo
+            self._exits.append((name, fifo, self._workers[source]))
+        for worker in self._workers.values():
+            worker.start()
+
+    def send(self, entry: str, message: Any) -> bool:
+        """Put a message in; False if there is no room, and nothing is done."""
+        self._check()
+        fifo, worker = self._entries[entry]
+        if not fifo.has_room:
+            return False
+        fifo.put(message)
+        worker.wake()
+        return True
+
+    def received(self) -> list[tuple[str, Any]]:
+        """Take what has come out, with the exit it came by."""
+        came = []
+        for name, fifo, worker in self._exits:
+            while len(fifo):
+                came.append((name, fifo.get()))
+            worker.wake()
+        if not came:
+            self._check()
+        return came
+
+    def wait(self) -> None:
+        """Return once something has come out, somebody has made room, or nothing moves."""
+        self._wakes.clear()
+        if self._has_come_out() or self.settled():
+            self._check()
+            return
+        self._wakes.wait()
+        self._check()
+
+    def settled(self) -> bool:
+        """Whether no message is on its way and no unit has anything to do."""
+        workers = self._workers.values()
+        # A worker that is not parked may be about to write to one that was looked at before it.
+        return all(w.is_idle for w in workers) and all(w.is_idle for w in workers)
+
+    def depths(self) -> dict[str, int]:
+        """How many messages wait before each unit."""
+        return {
+            name: sum(len(fifo) for fifo, _ in worker.inputs.values())
+            for name, worker in self._workers.items()
+        }
+
+    def busy(self) -> dict[str, float]:
+        """For how many seconds each unit has been at work."""
+        return {name: worker.busy for name, worker in self._workers.items()}
+
+    def close(self) -> None:
+        """Stop every thread; a step under way is finished first."""
+        for worker in self._workers.values():
+            worker.stop()
+        for worker in self._workers.values():
+            worker.join()
+
+    def _has_come_out(self) -> bool:
+        return any(len(fifo) for _, fifo, _ in self._exits)
+
+    def _check(self) -> None:
+        for worker in self._workers.values():
+            if worker.failure is not None:
+                error, where = worker.failure, f"{worker.unit.name} failed at {worker.taking}"
+                raise CoreFailed(
+                    f"{where}: {type(error).__name__}: {error}",
+                    "The query is stopped, since rows would be missing; install it again.",
+                ) from error
+
+
+class _Worker:
+    """A thread and its unit."""
+
+    def __init__(self, unit: Unit, driver: threading.Event) -> None:
+        self.unit = unit
+        self.inputs: dict[Port, tuple[Fifo, _Worker | None]] = {}
+        self.outputs: dict[Port, Fifo] = {}
+        self.readers: dict[Port, _Worker] = {}
+        self.failure: BaseException | None = None
+        self.taking: Any = None
+        self.busy = 0.0
+        self._driver = driver
+        self._bell = threading.Event()
+        self._parked = False
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"penstock {unit.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._bell.set()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def wake(self) -> None:
+        """Something may have changed for this unit."""
+        if self._parked:
+            self._bell.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is parked with nothing to do."""
+        return (
+            self._parked
+            and not self._bell.is_set()
+            and not any(len(fifo) for fifo, _ in self.inputs.values())
+        )
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                if not self._work():
+                    self._park()
+        except BaseException as error:
+            self.failure = error
+            self._driver.set()
+
+    def _park(self) -> None:
+        self._bell.clear()
+        self._parked = True
+        if not self._has_work() and not self._stopped:
+            self._driver.set()
+            self._bell.wait()
+        self._parked = False
+
+    def _has_work(self) -> bool:
+        """Looked at again once parked: whoever wrote before that saw no need to wake it."""
+        return any(len(fifo) and self._room_for(port) for port, (fifo, _) in self.inputs.items())
+
+    def _room_for(self, port: Port) -> bool:
+        return all(self.outputs[output].has_room for output in self.unit.needs(port))
+
+    def _has_room(self, output: Port) -> bool:
+        return self.outputs[output].has_room
+
+    def _work(self) -> bool:
+        """Take a message from every input that has one; False if there was nothing to do."""
+        started = 0.0
+        worked = False
+        for port, (fifo, source) in self.inputs.items():
+            if not len(fifo) or not self._room_for(port):
+                continue
+            started = started or time.perf_counter()
+            message = fifo.get()
+            self.taking = message
+            if source is not None:
+                source.wake()
+            else:
+                self._driver.set()
+            self._put_all(self.unit.step(port, message))
+            worked = True
+        worked |= self._put_all(self.unit.forward(self._has_room))
+        if started:
+            self.busy += time.perf_counter() - started
+        return worked
+
+    def _put_all(self, messages: Iterable[Sent]) -> bool:
+        sent = False
+        for output, message in messages:
+            sent = True
+            self.outputs[output].put(message)
+            reader = self.readers.get(output)
+            if reader is not None:
+                reader.wake()
+            else:
+                self._driver.set()
+        return sent
