@@ -193,9 +193,13 @@ class Pipeline:
 
     def clear(self) -> None:
         """Let the blocks go, and with them the windows and the cores."""
+        self.close()
+        self.blocks.clear()
+
+    def close(self) -> None:
+        """Let the cores of the joins go; the windows stay."""
         for join in self.joins:
             join.close()
-        self.blocks.clear()
 
     @property
     def schema(self) -> pa.Schema:
