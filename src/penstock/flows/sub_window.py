@@ -83,7 +83,6 @@ class SubWindow:
         if not len(arrivals):
             return
         columns = arrivals.columns()
-        self._views = None
         if self._like is None:
             self._like = arrivals.part(0, 0)
             self._columns = [None if c is None else Buffer(c.dtype) for c in columns]
@@ -98,6 +97,7 @@ class SubWindow:
                 buffer.append(column)
             elif buffer is not None:
                 buffer.repeat(True, len(arrivals))
+        self._views = None
 
     def _note_order(self, arrivals: Arrivals) -> None:
         times = arrivals.time if arrivals.time is not None else arrivals.low
@@ -111,10 +111,10 @@ class SubWindow:
         """Forget the oldest tuples."""
         if not count:
             return
-        self._views = None
         for column in self._columns:
             if column is not None:
                 column.drop(count)
+        self._views = None
         self._first += count
         if not len(self):
             self._in_order = True
