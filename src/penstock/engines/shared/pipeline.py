@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
@@ -24,6 +25,7 @@ from penstock.program.blocks import (
     SetWindow,
     UnionRows,
 )
+from penstock.program.flow_choice import Flow
 from penstock.streams.windows import TimeAttribute
 
 Block = JoinBlock | SelectBlock | ProjectBlock | UnionBlock
@@ -38,9 +40,14 @@ class Pipeline:
     """
 
     def __init__(
-        self, program: Program, compile_predicates: bool = True, share: Share | None = None
+        self,
+        program: Program,
+        compile_predicates: bool = True,
+        share: Share | None = None,
+        flow: Flow | None = None,
     ) -> None:
         self.program = program
+        self.flow = flow
         self._share = share
         self._compile = compile_predicates
         self._layout: dict[int, BlockInstruction] = {}
@@ -169,6 +176,7 @@ class Pipeline:
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
+            "cores": core_figures(joins),
         }
 
     def clear(self) -> None:
