@@ -76,14 +76,14 @@ class FlowFront:
         """The numbers of the live tuples that can match, and their keys."""
         seqs, parts = [], []
         first = side.rows.first
-        counted = self._matcher.failures.count
+        counted = side.failures.count
         for batch in side.rows.batches():
             keyed = side.keyed(batch, self._matcher.dictionary)
             here = np.arange(batch.num_rows) if keyed.passed is None else keyed.passed
             seqs.append(here + first)
             parts.append(keyed)
             first += batch.num_rows
-        self._matcher.failures.count = counted  # these have been counted when they arrived
+        side.failures.count = counted  # these have been counted when they arrived
         if not parts:
             nothing = np.empty(0, np.int64)
             return nothing, Keyed(None, [c.values.view()[:0] for c in side.columns], _none(side))
@@ -102,7 +102,9 @@ class FlowFront:
         times = side.times.view()[where] if side.time is not None else None
         return self._arrivals(side, seqs, ranks, (there, there), keyed, times, times)
 
-    def chunk(self, admitted: tuple[Admitted, Admitted], keyed: list[Keyed], ranks: Ranks) -> Chunk:
+    def chunk(
+        self, admitted: tuple[Admitted, Admitted], keyed: tuple[Keyed, Keyed], ranks: Ranks
+    ) -> Chunk:
         """What has just been appended to the block's sides, for the flow."""
         self._compiled = self._compiled and self._matcher.in_range()
         first = self._rank
