@@ -7,6 +7,7 @@ numbers, and by their times as long as these ascend; where they do not, the kern
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -91,12 +92,12 @@ class SubWindow:
                 buffer.repeat(True, len(arrivals))
 
     def _note_order(self, arrivals: Arrivals) -> None:
-        time = arrivals.time if arrivals.time is not None else arrivals.low
-        if time is None or not self._in_order:
+        times = arrivals.time if arrivals.time is not None else arrivals.low
+        if times is None or not self._in_order:
             return
         held = self._named("time") if arrivals.time is not None else self._named("low")
-        after = not len(self) or held is None or bool(time[0] >= held[-1])
-        self._in_order = after and bool((time[1:] >= time[:-1]).all())
+        after = not len(self) or held is None or bool(times[0] >= held[-1])
+        self._in_order = after and bool((times[1:] >= times[:-1]).all())
 
     def drop(self, count: int) -> None:
         """Forget the oldest tuples."""
@@ -154,16 +155,16 @@ class SubWindow:
             yield from self._search(probes, bounds, compiled, self._in_order)
 
     def _older_bounds(self, probes: Arrivals) -> _Bounds:
-        seqs, expiry, time = self._seqs, self._named("expiry"), self._named("time")
+        seqs, expiry, times = self._seqs, self._named("expiry"), self._named("time")
         lo, hi = np.searchsorted(seqs, probes.lo), np.searchsorted(seqs, probes.hi)
         if expiry is None or probes.low is None:
             return _Bounds(lo, np.maximum(lo, hi))
         if self._in_order:
             lo = np.maximum(lo, np.searchsorted(expiry, probes.low, side="right"))
-            if probes.upper is not None and time is not None:
-                hi = np.minimum(hi, np.searchsorted(time, probes.upper))
+            if probes.upper is not None and times is not None:
+                hi = np.minimum(hi, np.searchsorted(times, probes.upper))
             return _Bounds(lo, np.maximum(lo, hi))
-        latest = time if probes.upper is not None else None
+        latest = times if probes.upper is not None else None
         return _Bounds(lo, np.maximum(lo, hi), (probes.low, probes.upper), (expiry, latest))
 
     def _younger_bounds(self, probes: Arrivals, met_before: int) -> _Bounds:
@@ -189,6 +190,18 @@ class SubWindow:
             (-low, None if above is None or upper is None else -upper),
         )
 
+    def older_at_once(self, probes: Arrivals, compiled: bool, most: int) -> Met | None:
+        """As :meth:`older`, all together; None if there are more than ``most`` pairs."""
+        if not len(self) or not len(probes):
+            return nobody()
+        counted = self.comparisons
+        bounds = self._older_bounds(probes)
+        found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
+        if found is None:
+            self.comparisons = counted  # they will be made again
+            return None
+        return self._named_pairs(probes, 0, found)
+
     def _search(
         self, probes: Arrivals, bounds: _Bounds, compiled: bool, indexed: bool
     ) -> Iterator[Met]:
@@ -198,20 +211,24 @@ class SubWindow:
         """
         start, size = 0, len(probes)
         while start < len(probes):
-            stop = min(len(probes), start + size)
-            found = self._kernel(probes, bounds, (start, stop), compiled, indexed)
+            span = (start, min(len(probes), start + size))
+            counted = self.comparisons
+            most = MOST_PAIRS if span[1] - start > 1 else len(self)
+            found = self._kernel(probes, bounds, span, most, compiled, indexed)
             if found is None:
-                size = max(1, (stop - start) // 2)
+                self.comparisons = counted  # they will be made again
+                size = max(1, (span[1] - start) // 2)
                 continue
             if len(found):
                 yield self._named_pairs(probes, start, found)
-            start = stop
+            start = span[1]
 
     def _kernel(
         self,
         probes: Arrivals,
         bounds: _Bounds,
         span: tuple[int, int],
+        most: int,
         compiled: bool,
         indexed: bool,
     ) -> Pairs | None:
@@ -220,7 +237,7 @@ class SubWindow:
         candidates = int((hi - lo).sum())
         if not candidates:
             return np.empty(0, np.int64)
-        capacity = candidates if stop - start == 1 else min(candidates, MOST_PAIRS)
+        capacity = min(candidates, most)
         probe = Columns(
             [key[start:stop] for key in probes.keys],
             self._probe_validity(probes, start, stop),
@@ -263,7 +280,8 @@ class SubWindow:
         probing = probing + start
         own, theirs = probes.seqs[probing], self._seqs[entries]
         ranks = np.maximum(probes.ranks[probing], self._ranks[entries])
-        return Met(own, theirs, ranks) if self.side == 1 else Met(theirs, own, ranks)
+        left, right = (own, theirs) if self.side == 1 else (theirs, own)
+        return Met(left, right, ranks, entries + self._first, time.monotonic_ns())
 
     # -- columns ----------------------------------------------------------------------------
 
@@ -297,6 +315,12 @@ class SubWindow:
         assert self._like is not None
         count = len(self._like.keys)
         return [self._view(4 + count + number) for number in range(count)]
+
+
+def nobody() -> Met:
+    """No pairs."""
+    nothing = np.empty(0, np.int64)
+    return Met(nothing, nothing, nothing, nothing)
 
 
 def _live_pairs(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
@@ -46,8 +46,12 @@ class Threads:
             fifo = Fifo(capacity)
             self._workers[source].outputs[output] = fifo
             self._exits.append((name, fifo, self._workers[source]))
+        self._own = [
+            self._workers[unit.name] for unit in network.units if unit.name in network.at_ends
+        ]
         for worker in self._workers.values():
-            worker.start()
+            if worker not in self._own:
+                worker.start()
 
     def send(self, entry: str, message: Any) -> bool:
         """Put a message in; False if there is no room, and nothing is done."""
@@ -57,10 +61,12 @@ class Threads:
             return False
         fifo.put(message)
         worker.wake()
+        self._do_own()
         return True
 
     def received(self) -> list[tuple[str, Any]]:
         """Take what has come out, with the exit it came by."""
+        self._do_own()
         came = []
         for name, fifo, worker in self._exits:
             while len(fifo):
@@ -73,7 +79,7 @@ class Threads:
     def wait(self) -> None:
         """Return once something has come out, somebody has made room, or nothing moves."""
         self._wakes.clear()
-        if self._has_come_out() or self.settled():
+        if self._do_own() or self._has_come_out() or self.settled():
             self._check()
             return
         self._wakes.wait()
@@ -81,9 +87,12 @@ class Threads:
 
     def settled(self) -> bool:
         """Whether no message is on its way and no unit has anything to do."""
+        self._do_own()
         workers = self._workers.values()
-        # A worker that is not parked may be about to write to one that was looked at before it.
-        return all(w.is_idle for w in workers) and all(w.is_idle for w in workers)
+        # A worker that is seen idle may be given something by one that is looked at later; that
+        # one has then taken a message meanwhile.
+        before = sum(worker.taken for worker in workers)
+        return all(w.is_idle for w in workers) and before == sum(w.taken for w in workers)
 
     def depths(self) -> dict[str, int]:
         """How many messages wait before each unit."""
@@ -98,10 +107,18 @@ class Threads:
 
     def close(self) -> None:
         """Stop every thread; a step under way is finished first."""
-        for worker in self._workers.values():
+        threads = [worker for worker in self._workers.values() if worker not in self._own]
+        for worker in threads:
             worker.stop()
-        for worker in self._workers.values():
+        for worker in threads:
             worker.join()
+
+    def _do_own(self) -> bool:
+        """Do the work of the units at the ends; False if there was none."""
+        worked = False
+        while any([worker.work() for worker in self._own]):
+            worked = True
+        return worked
 
     def _has_come_out(self) -> bool:
         return any(len(fifo) for _, fifo, _ in self._exits)
@@ -127,40 +144,48 @@ class _Worker:
         self.failure: BaseException | None = None
         self.taking: Any = None
         self.busy = 0.0
+        self.taken = 0
         self._driver = driver
         self._bell = threading.Event()
         self._parked = False
+        self._idle = True
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name=f"penstock {unit.name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Let a thread of its own do the work of the unit."""
+        self._idle = False
+        name = f"penstock {self.unit.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Ask the thread to end."""
         self._stopped = True
         self._bell.set()
 
     def join(self) -> None:
-        self._thread.join()
+        """Wait until the thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
 
     def wake(self) -> None:
         """Something may have changed for this unit."""
         if self._parked:
             self._bell.set()
+        elif self._thread is None:
+            self._driver.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is parked with nothing to do."""
-        return (
-            self._parked
-            and not self._bell.is_set()
-            and not any(len(fifo) for fifo, _ in self.inputs.values())
-        )
+        """Whether it waits, and for nothing that is there already."""
+        waiting = any(len(fifo) for fifo, _ in self.inputs.values())
+        return self._idle and not self._bell.is_set() and not waiting
 
     def _run(self) -> None:
         try:
             while not self._stopped:
-                if not self._work():
+                if not self.work():
                     self._park()
         except BaseException as error:
             self.failure = error
@@ -169,22 +194,30 @@ class _Worker:
     def _park(self) -> None:
         self._bell.clear()
         self._parked = True
-        if not self._has_work() and not self._stopped:
+        # Looked at again: whoever wrote before it was parked saw no need to ring.
+        if not self.work() and not self._stopped:
+            self._idle = True
             self._driver.set()
             self._bell.wait()
+            self._idle = False
         self._parked = False
 
-    def _has_work(self) -> bool:
-        """Looked at again once parked: whoever wrote before that saw no need to wake it."""
-        return any(len(fifo) and self._room_for(port) for port, (fifo, _) in self.inputs.items())
+    def _await_room(self, fifo: Fifo) -> None:
+        while not fifo.has_room and not self._stopped:
+            self._bell.clear()
+            self._parked = True
+            if not fifo.has_room and not self._stopped:
+                self._bell.wait()
+            self._parked = False
 
     def _room_for(self, port: Port) -> bool:
-        return all(self.outputs[output].has_room for output in self.unit.needs(port))
+        needed = self.unit.needs(port)
+        return needed is not None and all(self.outputs[output].has_room for output in needed)
 
     def _has_room(self, output: Port) -> bool:
         return self.outputs[output].has_room
 
-    def _work(self) -> bool:
+    def work(self) -> bool:
         """Take a message from every input that has one; False if there was nothing to do."""
         started = 0.0
         worked = False
@@ -194,21 +227,25 @@ class _Worker:
             started = started or time.perf_counter()
             message = fifo.get()
             self.taking = message
+            self.taken += 1
             if source is not None:
                 source.wake()
             else:
                 self._driver.set()
-            self._put_all(self.unit.step(port, message))
+            self._put_all(self.unit.step(port, message), self.unit.needs(port) or ())
             worked = True
-        worked |= self._put_all(self.unit.forward(self._has_room))
+        worked |= self._put_all(self.unit.forward(self._has_room), ())
         if started:
             self.busy += time.perf_counter() - started
         return worked
 
-    def _put_all(self, messages: Iterable[Sent]) -> bool:
+    def _put_all(self, messages: Iterable[Sent], bounded: Sequence[Port]) -> bool:
+        """Write the messages; a step that makes many waits wherever a reader is behind."""
         sent = False
         for output, message in messages:
             sent = True
+            if output in bounded and self._thread is not None:
+                self._await_room(self.outputs[output])
             self.outputs[output].put(message)
             reader = self.readers.get(output)
             if reader is not None:
