@@ -1,4 +1,4 @@
-"""Random input for flows, the pairs it has by definition, and the chunks a join block would send."""
+"""Random input for flows, its pairs by definition, and the chunks that a join block would send."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Script:
             for j, q in enumerate(self.arrivals[:i]):
                 if q.side == p.side or not self._live(i, j):
                     continue
-                (left, l), (right, r) = ((p, i), (q, j)) if p.side == 0 else ((q, j), (p, i))
+                (left, at), (right, then) = ((p, i), (q, j)) if p.side == 0 else ((q, j), (p, i))
                 if self.matches(left.key, right.key):
-                    found.append((seqs[l], seqs[r]))
+                    found.append((seqs[at], seqs[then]))
         return sorted(found)
 
     def _live(self, i: int, j: int) -> bool:

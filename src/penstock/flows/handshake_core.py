@@ -9,16 +9,16 @@ there when r comes in, r meets it. What remains is that both are on their way be
 and k + 1. Core k + 1 has kept a copy of s, marked as forwarded, until the acknowledgement of core k
 comes, and core k sends that when it takes s, after it has sent r: in the same FIFO, so r comes
 first, and meets the copy. If core k takes s before it sends r, the two meet at core k, the
-acknowledgement comes before r, and the copy is gone. Copies are only kept on that one side (two-phase
-forwarding, §4.2).
+acknowledgement comes before r, and the copy is gone. Copies are only kept on that one side
+(two-phase forwarding, §4.2).
 
 *Who may meet* is decided pair by pair from what the tuples carry, whichever of the two is younger,
 so it does not matter when and where they meet. Expiry only says when a tuple may be forgotten, and
 only at the end of its way. The driver sends the expiry of s to the left end, behind all of R that
 arrived before it; when the left-most core has taken it and s is there, s has met all of them. If s
 is not there yet, the core remembers that s is due, and lets its neighbours know: tuples that are
-due are passed on whatever the balance, meet whom they find on the way, and are forgotten at the end.
-For R the same holds at the right end (§4.4, Fig. 13).
+due are passed on whatever the balance, meet whom they find on the way, and are forgotten at the
+end. For R the same holds at the right end (§4.4, Fig. 13).
 
 *Flush.* At a standstill, r at core i and s at core j have met unless i < j. A flush starts at the
 left with nobody, and each core passes it on with its own R-tuples added, which the next cores let
@@ -47,9 +47,13 @@ GROUP = 4096
 
 @dataclass(frozen=True)
 class Tuples:
-    """Tuples of one stream on their way; as if each were in a message of its own."""
+    """Tuples of one stream on their way; as if each were in a message of its own.
+
+    ``compiled``: whether the compiled predicate holds good for their pairs.
+    """
 
     group: Group
+    compiled: bool = True
 
     def __str__(self) -> str:
         seqs, name = self.group.seqs, "RS"[self.group.side]
@@ -283,6 +287,7 @@ class HandshakeCore:
             if count and has_room(AHEAD[side]):
                 yield AHEAD[side], Tuples(self._let_go(side, count))
                 yield from self._tell(side)
+                return
 
     def _surplus(self, side: int) -> int:
         """How many to pass on: half of what we have more, and in any case those who are due."""
