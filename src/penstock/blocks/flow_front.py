@@ -41,6 +41,7 @@ class FlowFront:
         self._sides = sides
         self._matcher = matcher
         self._rank = 0
+        self._is_programmed = False
         self._compiled = True
         self._entered: deque[tuple[int, int]] = deque(maxlen=MOST_ENTRIES)
         self.processing = Histogram()
@@ -69,7 +70,7 @@ class FlowFront:
             for side in self._sides
         ]
         self.meeting.program(rule, (held[0], held[1]), self._rank)
-        self._compiled = True
+        self._compiled = self._is_programmed = True
         self.stale = False
 
     def _held_keys(self, side: JoinSide) -> tuple[Indices, Keyed]:
@@ -182,6 +183,8 @@ class FlowFront:
 
     def complete(self) -> Iterator[Met]:
         """Make everybody meet who may."""
+        if not self._is_programmed:
+            return
         for met in self.meeting.complete():
             if len(met):
                 yield from self._passed(met)

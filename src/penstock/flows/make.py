@@ -5,6 +5,8 @@ from __future__ import annotations
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.meeting import Meeting
 from penstock.flows.gathering import Stars
+from penstock.flows.handshake import Handshake
+from penstock.flows.low_latency_handshake import LowLatencyHandshake
 from penstock.flows.shared import Crew
 from penstock.flows.splitjoin import SplitJoin
 from penstock.flows.threads import Threads
@@ -25,4 +27,8 @@ def make_meeting(flow: Flow) -> Meeting | None:
     """The cores of a flow, on threads; None where the join block does the work itself."""
     if flow.name == "splitjoin":
         return SplitJoin(flow.cores, flow.branching, Stars(flow.order, flow.precision), Threads)
+    if flow.name == "handshake":
+        return Handshake(flow.cores, Threads)
+    if flow.name == "low-latency-handshake":
+        return LowLatencyHandshake(flow.cores, Threads)
     return None
