@@ -116,7 +116,7 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
     told = json.loads(summary.read_text())
     assert list(told) == [
         "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
-        "seconds", "tuples_per_second",
+        "shed", "seconds", "tuples_per_second",
     ]  # fmt: skip
     assert told["seconds"] > 0
     assert told["tuples_per_second"] == pytest.approx(6 / told["seconds"])
@@ -124,7 +124,7 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
     assert told == {
         "engine": "local", "kernel": "hash", "flow": "three-step",
         "cores": [{"core": 0, "stored": [3, 3], "probed": [3, 3], "matched": 3}], "tuples_in": 6,
-        "rows_out": 3, "late": 0, "dead_letters": 2,
+        "rows_out": 3, "late": 0, "dead_letters": 2, "shed": 0,
     }  # fmt: skip
 
 

@@ -66,6 +66,7 @@ def print_summary(summary: Summary, letters: Path | None) -> None:
     print(
         f"{counted(summary.tuples_in, 'tuple')} in, {counted(summary.rows_out, 'row')} out, "
         f"{summary.late:,} late, {counted(summary.dead_letters, 'dead letter')}, "
+        f"{f'{summary.shed:,} shed, ' if summary.shed else ''}"
         f"{_rate(summary.tuples_per_second)}",
         file=sys.stderr,
     )

@@ -65,7 +65,8 @@ class Run:
                 if isinstance(event, Tuples | Merged):
                     self.summary.tuples_in += len(event)
                     progress(len(event))
-            self.summary.cores = self.query.metrics()["cores"]
+            metrics = self.query.metrics()
+            self.summary.cores, self.summary.shed = metrics["cores"], sum(metrics["shed"].values())
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
