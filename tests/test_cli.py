@@ -443,6 +443,19 @@ def test_a_run_has_the_flow_that_was_asked_for(cli: Cli, files: list[object]) ->
         assert sum(core["matched"] for core in told["cores"]) == 3
 
 
+def test_a_run_can_be_watched(cli: Cli, files: list[object]) -> None:
+    code, out, err = cli(*files, "--watch")
+    assert (code, sorted(out.splitlines()[1:])) == (0, ["1  10", "3  20", "3  50"])
+    drawn = err.splitlines()[0]
+    assert ": 6 tuples in, 3 rows out; core 0: " in drawn
+    assert "matches 3" in drawn
+    assert cli(*files, "--watch", "--engine", "spark") == (2, "", (
+        "penstock: --watch cannot see the cores on Spark: they are in processes of Spark, which "
+        "tell of themselves when a micro-batch is done\nWatch it with --engine local, or leave "
+        "out --watch; --summary has the figures of Spark's cores.\n"
+    ))  # fmt: skip
+
+
 def test_a_replay_has_the_flow_that_was_asked_for(cli: Cli) -> None:
     script = cli.write("left.flow", f"{LEFT_SCRIPT}R: 1\nR: 2\nR: 3\nexpect q: 1\n")
     options = ["--flow", "splitjoin", "--cores", "2", "--order", "outer", "--precision", "2"]
