@@ -17,14 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.admission import Admitted, admit, tick_to_physical
 from penstock.blocks.expiry import Expiring, expiring
+from penstock.blocks.flow_front import FlowFront
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.matcher import Matcher, Probes
+from penstock.blocks.meeting import Meeting, Met
 from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run, Share
@@ -62,6 +65,8 @@ class JoinBlock:
     tuple and probes with it, and one of them, told by the tuple's number, stores it for others to
     find. So each pair is found once, in the core of its earlier tuple. Inner joins alone: nobody
     knows of a tuple that it found no partner in any core.
+
+    With a ``meeting`` it is the driver of a flow: the cores that find the pairs are elsewhere.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class JoinBlock:
         streams: tuple[str, str],
         compile_predicates: bool,
         share: Share | None = None,
+        meeting: Meeting | None = None,
     ) -> None:
         self.failures = Failures()
         self.kind = instruction.kind
@@ -82,14 +88,23 @@ class JoinBlock:
         self._share = left.share = right.share = share
         left.track(self.kind in LEFT_KEPT | {"semi"}, self.kind in LEFT_KEPT)
         right.track(self.kind in RIGHT_KEPT, self.kind in RIGHT_KEPT)
+        for side in self.sides:
+            side.stores_keys = meeting is None
+            side.track(False, meeting is not None)
         self.matcher = Matcher(self.sides, self.failures, compile_predicates)
+        self.front = None if meeting is None else FlowFront(meeting, self.sides, self.matcher)
         self.promised: list[int | float] = [self.clock.lowest, self.clock.lowest]
         self.matches = 0
         self._step = MOST_PAIRS
         self.program(instruction)
 
     def program(self, instruction: JoinStreams | SetWindow) -> None:
-        """Take another predicate, output columns or window; the windows are kept."""
+        """Take another predicate, output columns or window; the windows are kept.
+
+        Where there is a flow, everything has been completed before.
+        """
+        if self.front is not None:
+            self.front.stale = True
         if isinstance(instruction, SetWindow):
             side = self.sides[instruction.side]
             before = side.time
@@ -106,13 +121,22 @@ class JoinBlock:
         """Whether the side's unmatched tuples come out when they expire."""
         return self.kind in (LEFT_KEPT if side.index == 0 else RIGHT_KEPT)
 
+    @property
+    def comparisons(self) -> int:
+        """How often a predicate has been evaluated for two tuples."""
+        elsewhere = 0 if self.front is None else self.front.meeting.comparisons
+        return self.matcher.comparisons + elsewhere
+
     def save(self) -> BlockState:
-        """Both windows, what was promised, and what has been counted. Indexes are made anew."""
+        """Both windows, what was promised, and what has been counted. Indexes are made anew.
+
+        Where there is a flow, everything has been completed before.
+        """
         state = BlockState(
             {
                 "failures": self.failures.count,
                 "promised": self.promised,
-                "comparisons": self.matcher.comparisons,
+                "comparisons": self.comparisons,
                 "matches": self.matches,
             }
         )
@@ -176,9 +200,13 @@ class JoinBlock:
         return Expiring(picked + side.rows.first, nothing, nothing > 0, side.arrived.view()[picked])
 
     def _forget(self) -> None:
-        left, right = self.sides
-        left.forget(right)
-        right.forget(left)
+        for side in self.sides:
+            needed = None if self.front is None else self.front.meeting.oldest(side.index)
+            side.forget(self.sides[1 - side.index], needed)
+        if self.front is None or self.front.stale:
+            self._pack()
+
+    def _pack(self) -> None:
         wasteful = [side for side in self.sides if side.is_mostly_expired()]
         for side in wasteful:
             side.pack()
@@ -192,13 +220,16 @@ class JoinBlock:
 
         The last run yielded has no rows but the controls and letters of the whole.
         """
+        if self.front is not None:
+            yield from self._restart_flow(self.front, len(runs[0]) + len(runs[1]))
         before = [(side.ended, side.punctuator.promise) for side in self.sides]
         left, right = (
             admit(side, run, stream)
             for side, run, stream in zip(self.sides, runs, self._streams, strict=True)
         )
         admitted = (left, right)
-        self.matcher.tidy_dictionary(left.batch.num_rows + right.batch.num_rows)
+        if self.front is None:
+            self.matcher.tidy_dictionary(left.batch.num_rows + right.batch.num_rows)
         ranks = Ranks.of(left, right)
         keyed = [self._append(side, a) for side, a in zip(self.sides, admitted, strict=True)]
         gone = [
@@ -207,7 +238,10 @@ class JoinBlock:
             else None
             for side in self.sides
         ]
-        yield from self._steps(admitted, keyed, ranks, gone)
+        if self.front is None:
+            yield from self._steps(admitted, keyed, ranks, gone)
+        else:
+            yield from self._flow(self.front, admitted, keyed, ranks, gone)
         controls = self._controls(admitted, ranks, before)
         self._forget()
         yield replace(
@@ -239,6 +273,75 @@ class JoinBlock:
         steps = ranks.steps(theirs, other)
         mine = ranks.tuples[side.index]
         return expiring(side, mine, steps, ended_before, end, promise_before)
+
+    # -- a flow -----------------------------------------------------------------------------
+
+    def _restart_flow(self, front: FlowFront, arriving: int) -> Iterator[Run]:
+        """Program the flow if what it knows is out of date, after completing what it has."""
+        known = self.matcher.dictionary
+        self.matcher.tidy_dictionary(arriving)
+        wasteful = any(side.is_mostly_expired() for side in self.sides)
+        if front.stale or wasteful or self.matcher.dictionary is not known:
+            yield from self.complete()
+            self._pack()
+            front.restart()
+
+    def complete(self) -> Iterator[Run]:
+        """Make everybody meet who may and has not; yield the rows."""
+        if self.front is None:
+            return
+        for met in self.front.complete():
+            self.matches += len(met)
+            yield self._gathered(self.front, met)
+        left, right = self.sides
+        left.forget(right)
+        right.forget(left)
+
+    def nothing(self) -> Run:
+        """A run of this block's columns, without rows."""
+        return self._output(NOTHING, NOTHING.ranks)
+
+    def measures(self) -> dict[str, Any]:
+        """What the cores of the flow have counted."""
+        return {} if self.front is None else self.front.measures()
+
+    def close(self) -> None:
+        """Let the cores of the flow go."""
+        if self.front is not None:
+            self.front.meeting.close()
+
+    def _flow(
+        self,
+        front: FlowFront,
+        admitted: tuple[Admitted, Admitted],
+        keyed: list[Keyed],
+        ranks: Ranks,
+        gone: list[Expiring | None],
+    ) -> Iterator[Run]:
+        """Let the flow find the pairs; all of them, once both streams have ended."""
+        chunk = front.chunk(admitted, keyed, ranks)
+        if self.kind == "inner":
+            for met in front.take(chunk):
+                self.matches += len(met)
+                yield self._gathered(front, met)
+            if all(side.ended for side in self.sides):
+                yield from self.complete()
+            return
+        pairs = [(m.left, m.right, m.ranks - chunk.ranks[0]) for m in front.take(chunk)]
+        found = NOTHING
+        if pairs:
+            left, right, which = (np.concatenate(c) for c in zip(*pairs, strict=True))
+            order = np.lexsort((left, right, which))
+            found = _Found(left[order], right[order], which[order])
+        found = self._with_unmatched(self._mark(found), gone, 0, ranks.count)
+        if len(found.left):
+            yield self._output(found, ranks.position_of)
+
+    def _gathered(self, front: FlowFront, met: Met) -> Run:
+        found = _Found(met.left, met.right, np.arange(len(met)))
+        return self._output(found, front.positions(met))
+
+    # -- pairs found here -------------------------------------------------------------------
 
     def _steps(
         self,

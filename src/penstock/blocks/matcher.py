@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.blocks.admission import Admitted
 from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.meeting import Rule
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.entry_index import EntryIndex
@@ -79,7 +80,7 @@ class Matcher:
         self, sides: tuple[JoinSide, JoinSide], failures: Failures, compile_predicates: bool
     ) -> None:
         self._sides = sides
-        self._failures = failures
+        self.failures = failures
         self._compile = compile_predicates
         self.dictionary = Dictionary()
         self.comparisons = 0
@@ -110,12 +111,29 @@ class Matcher:
         for side in self._sides:
             keys = self.predicate.keys[side.index]
             index = None
-            if self._kernel_name != "nested-loop" and keys and self._compile:
+            here = side.stores_keys and self._compile
+            if self._kernel_name != "nested-loop" and keys and here:
                 index = EntryIndex(self.predicate, side.index, self._kernel_name)
             usable = index is not None and index.usable
             side.set_keys(
                 self._filters[side.index], keys, self.dictionary, index if usable else None
             )
+
+    def rule(self, window_rows: tuple[int | None, int | None], clock_lowest: int | float) -> Rule:
+        """What cores elsewhere need to know of the predicate."""
+        constants = tuple(self._constants)
+        name = self._kernel_name
+        return Rule(self.predicate, constants, name, self._compile, window_rows, clock_lowest)
+
+    def passing(self, left: Indices, right: Indices, compiled: bool) -> Indices | None:
+        """Which pairs of a kernel pass the rest of the predicate; None: there is no rest.
+
+        Without ``compiled``, the kernel has not looked at the predicate at all.
+        """
+        residual = self._residual if compiled else self._everything
+        if residual.condition == TRUE:
+            return None
+        return np.flatnonzero(self._passes(residual, self._sides[0], left, right))
 
     def tidy_dictionary(self, arriving: int) -> None:
         """Start a new dictionary once most of its values are of tuples long gone."""
@@ -198,7 +216,7 @@ class Matcher:
         seqs, partners, which = named = three(len(found))
         stored, first = other.entry_numbers()
         name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, ranks, named)
-        residual = self._residual if self._in_range() else self._everything
+        residual = self._residual if self.in_range() else self._everything
         if residual.condition != TRUE and len(seqs):
             kept = np.flatnonzero(self._passes(residual, side, seqs, partners))
             seqs, partners, which = seqs[kept], partners[kept], which[kept]
@@ -218,7 +236,7 @@ class Matcher:
             None if given.upper is None else given.upper[a:b],
         )
         stored = other.stored_columns(probes.by_time, given.upper is not None)
-        if self._compile and self._in_range():
+        if self._compile and self.in_range():
             if other.entry_index is not None:
                 first = other.first_entry
                 other.entry_index.update(first, stored, columns)
@@ -251,7 +269,7 @@ class Matcher:
         )
         return left, right
 
-    def _in_range(self) -> bool:
+    def in_range(self) -> bool:
         """Whether nothing that the kernel computes can overflow, given what has been stored."""
         if not has_arithmetic(self.predicate.condition):
             return True
@@ -269,7 +287,7 @@ class Matcher:
             s.rows.take(which, columns)
             for s, which, columns in zip(self._sides, by_side, residual.columns, strict=True)
         ]
-        return select(inputs, residual.condition, self._failures)
+        return select(inputs, residual.condition, self.failures)
 
 
 def _constant(value: Any, kind: pa.DataType) -> np.generic:

@@ -79,7 +79,7 @@ class Arrivals:
         """Neighbouring ones of these."""
         return self.of_columns([None if c is None else c[start:stop] for c in self.columns()])
 
-    def take(self, which: Indices | Mask) -> Arrivals:
+    def take(self, which: Indices | Mask | slice) -> Arrivals:
         """Some of these."""
         return self.of_columns([None if c is None else c[which] for c in self.columns()])
 
@@ -94,6 +94,8 @@ class Chunk:
         The tuples of R and of S.
     ranks
         The first rank of the piece, and the one after its last. Punctuations have ranks too.
+    seen
+        For each stream, how many numbers have been given after the piece; 0 if a later piece says.
     live
         For each stream, the first number that is still in its window after the piece.
     promises
@@ -107,10 +109,22 @@ class Chunk:
 
     arrivals: tuple[Arrivals, Arrivals]
     ranks: tuple[int, int]
+    seen: tuple[int, int]
     live: tuple[int, int]
     promises: tuple[int | float, int | float] | None
     compiled: bool = True
     entered: int = 0
+
+    def __str__(self) -> str:
+        """What it holds, for an error to say where."""
+        held = [
+            f"{'RS'[a.side]} {a.seqs[0]}..{a.seqs[-1]}"
+            if len(a) > 1
+            else f"{'RS'[a.side]} {a.seqs[0]}"
+            for a in self.arrivals
+            if len(a)
+        ]
+        return f"tuples {' and '.join(held)}" if held else "a punctuation"
 
     def until(self, rank: int) -> tuple[Chunk, Chunk]:
         """Cut it in two before a rank; the windows move with the second part."""
@@ -118,8 +132,8 @@ class Chunk:
         left, right = self.arrivals
         first = (left.part(0, cuts[0]), right.part(0, cuts[1]))
         second = (left.part(cuts[0], len(left)), right.part(cuts[1], len(right)))
-        begun = replace(
-            self, arrivals=first, ranks=(self.ranks[0], rank), live=(0, 0), promises=None
+        begun = Chunk(
+            first, (self.ranks[0], rank), (0, 0), (0, 0), None, self.compiled, self.entered
         )
         return begun, replace(self, arrivals=second, ranks=(rank, self.ranks[1]))
 
@@ -128,12 +142,14 @@ class Chunk:
 class Met:
     """Pairs that match: numbers in R and in S, and the rank of the younger of the two.
 
-    ``at`` is when they were found, in nanoseconds of the monotonic clock.
+    ``entries`` says which of all the tuples that its core has ever stored the older one was; ``at``
+    when they were found, in nanoseconds of the monotonic clock.
     """
 
     left: Indices
     right: Indices
     ranks: Indices
+    entries: Indices
     at: int = 0
 
     def __len__(self) -> int:

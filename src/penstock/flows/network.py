@@ -19,13 +19,19 @@ Sent = tuple[Port, Any]
 class Unit(Protocol):
     """A join core, a node of a distribution tree, a merger."""
 
-    name: str
-    inputs: Sequence[Port]
+    @property
+    def name(self) -> str:
+        """What errors and metrics call it."""
 
-    def needs(self, port: Port) -> Sequence[Port]:
+    @property
+    def inputs(self) -> Sequence[Port]:
+        """Its input ports; where several have messages, in this order."""
+
+    def needs(self, port: Port) -> Sequence[Port] | None:
         """The outputs that must have room before a message is taken from this input.
 
-        A message from this input may leave by other outputs too; those must always take it.
+        A message from this input may leave by other outputs too; those must always take it. None:
+        nothing is to be taken from it now.
         """
 
     def step(self, port: Port, message: Any) -> Iterable[Sent]:
@@ -52,12 +58,15 @@ class Network:
         Where a driver puts messages in, by name.
     exits
         The outputs that a driver takes messages from, by (unit, output).
+    at_ends
+        Units with so little to do that whoever feeds and drains the network may do it himself.
     """
 
     units: list[Unit]
     wires: dict[tuple[str, Port], tuple[str, Port]] = field(default_factory=dict)
     entries: dict[str, tuple[str, Port]] = field(default_factory=dict)
     exits: dict[tuple[str, Port], str] = field(default_factory=dict)
+    at_ends: set[str] = field(default_factory=set)
 
     def wire(self, source: Unit, output: Port, target: Unit, port: Port) -> None:
         """Connect an output with an input."""

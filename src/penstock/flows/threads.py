@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.flows.bell import Bell
 from penstock.flows.fifo import Fifo
 from penstock.flows.network import Network, Port, Sent, Unit
 
@@ -29,8 +30,8 @@ class Threads:
     """Runs a network. ``capacity`` bounds every FIFO."""
 
     def __init__(self, network: Network, capacity: int = CAPACITY) -> None:
-        self._wakes = threading.Event()
-        self._workers = {unit.name: _Worker(unit, self._wakes) for unit in network.units}
+        self._bell = Bell()
+        self._workers = {unit.name: _Worker(unit, self._bell) for unit in network.units}
         self._entries: dict[str, tuple[Fifo, _Worker]] = {}
         self._exits: list[tuple[str, Fifo, _Worker]] = []
         for (source, output), (target, port) in network.wires.items():
@@ -46,8 +47,15 @@ class Threads:
             fifo = Fifo(capacity)
             self._workers[source].outputs[output] = fifo
             self._exits.append((name, fifo, self._workers[source]))
-        for worker in self._workers.values():
-            worker.start()
+        self._own = [
+            self._workers[unit.name] for unit in network.units if unit.name in network.at_ends
+        ]
+        self._all = list(self._workers.values())
+        for worker in self._all:
+            worker.fellows = self._all
+        for worker in self._all:
+            if worker not in self._own:
+                worker.start()
 
     def send(self, entry: str, message: Any) -> bool:
         """Put a message in; False if there is no room, and nothing is done."""
@@ -57,10 +65,12 @@ class Threads:
             return False
         fifo.put(message)
         worker.wake()
+        self._do_own()
         return True
 
     def received(self) -> list[tuple[str, Any]]:
         """Take what has come out, with the exit it came by."""
+        self._do_own()
         came = []
         for name, fifo, worker in self._exits:
             while len(fifo):
@@ -72,18 +82,20 @@ class Threads:
 
     def wait(self) -> None:
         """Return once something has come out, somebody has made room, or nothing moves."""
-        self._wakes.clear()
-        if self._has_come_out() or self.settled():
-            self._check()
-            return
-        self._wakes.wait()
+        self._bell.is_awaited = True
+        if not self._do_own() and not self._has_come_out() and not self.settled():
+            self._bell.wait()
+        self._bell.is_awaited = False
         self._check()
 
     def settled(self) -> bool:
         """Whether no message is on its way and no unit has anything to do."""
-        workers = self._workers.values()
-        # A worker that is not parked may be about to write to one that was looked at before it.
-        return all(w.is_idle for w in workers) and all(w.is_idle for w in workers)
+        self._do_own()
+        workers = self._all
+        # A worker that is seen idle may be given something by one that is looked at later; that
+        # one has then taken a message meanwhile.
+        before = sum(worker.taken for worker in workers)
+        return all(w.is_idle for w in workers) and before == sum(w.taken for w in workers)
 
     def depths(self) -> dict[str, int]:
         """How many messages wait before each unit."""
@@ -98,16 +110,24 @@ class Threads:
 
     def close(self) -> None:
         """Stop every thread; a step under way is finished first."""
-        for worker in self._workers.values():
+        threads = [worker for worker in self._workers.values() if worker not in self._own]
+        for worker in threads:
             worker.stop()
-        for worker in self._workers.values():
+        for worker in threads:
             worker.join()
+
+    def _do_own(self) -> bool:
+        """Do the work of the units at the ends; False if there was none."""
+        worked = False
+        while any([worker.work() for worker in self._own]):
+            worked = True
+        return worked
 
     def _has_come_out(self) -> bool:
         return any(len(fifo) for _, fifo, _ in self._exits)
 
     def _check(self) -> None:
-        for worker in self._workers.values():
+        for worker in self._all:
             if worker.failure is not None:
                 error, where = worker.failure, f"{worker.unit.name} failed at {worker.taking}"
                 raise CoreFailed(
@@ -119,72 +139,88 @@ class Threads:
 class _Worker:
     """A thread and its unit."""
 
-    def __init__(self, unit: Unit, driver: threading.Event) -> None:
+    def __init__(self, unit: Unit, driver: Bell) -> None:
         self.unit = unit
         self.inputs: dict[Port, tuple[Fifo, _Worker | None]] = {}
         self.outputs: dict[Port, Fifo] = {}
         self.readers: dict[Port, _Worker] = {}
+        self.fellows: list[_Worker] = []
         self.failure: BaseException | None = None
         self.taking: Any = None
         self.busy = 0.0
+        self.taken = 0
         self._driver = driver
-        self._bell = threading.Event()
-        self._parked = False
+        self._bell = Bell()
+        self._waits = True
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name=f"penstock {unit.name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Let a thread of its own do the work of the unit."""
+        self._waits = False
+        name = f"penstock {self.unit.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Ask the thread to end."""
         self._stopped = True
-        self._bell.set()
+        self._bell.ring()
 
     def join(self) -> None:
-        self._thread.join()
+        """Wait until the thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
 
     def wake(self) -> None:
         """Something may have changed for this unit."""
-        if self._parked:
-            self._bell.set()
+        if self._thread is None:
+            self._driver.ring()
+        else:
+            self._bell.ring()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is parked with nothing to do."""
-        return (
-            self._parked
-            and not self._bell.is_set()
-            and not any(len(fifo) for fifo, _ in self.inputs.values())
-        )
+        """Whether it waits, and for nothing that is there already."""
+        if not self._waits or self._bell.has_rung:
+            return False
+        return not any(len(fifo) for fifo, _ in self.inputs.values())
 
     def _run(self) -> None:
         try:
             while not self._stopped:
-                if not self._work():
+                if not self.work():
                     self._park()
         except BaseException as error:
             self.failure = error
-            self._driver.set()
+            self._driver.ring()
 
     def _park(self) -> None:
-        self._bell.clear()
-        self._parked = True
-        if not self._has_work() and not self._stopped:
-            self._driver.set()
+        self._bell.is_awaited = True
+        # Looked at again: whoever wrote before that saw no need to ring.
+        if not self.work() and not self._stopped:
+            self._waits = True
+            if self._driver.is_awaited and all(worker.is_idle for worker in self.fellows):
+                self._driver.ring()
             self._bell.wait()
-        self._parked = False
+            self._waits = False
+        self._bell.is_awaited = False
 
-    def _has_work(self) -> bool:
-        """Looked at again once parked: whoever wrote before that saw no need to wake it."""
-        return any(len(fifo) and self._room_for(port) for port, (fifo, _) in self.inputs.items())
+    def _await_room(self, fifo: Fifo) -> None:
+        while not fifo.has_room and not self._stopped:
+            self._bell.is_awaited = True
+            if not fifo.has_room and not self._stopped:
+                self._bell.wait()
+            self._bell.is_awaited = False
 
     def _room_for(self, port: Port) -> bool:
-        return all(self.outputs[output].has_room for output in self.unit.needs(port))
+        needed = self.unit.needs(port)
+        return needed is not None and all(self.outputs[output].has_room for output in needed)
 
     def _has_room(self, output: Port) -> bool:
         return self.outputs[output].has_room
 
-    def _work(self) -> bool:
+    def work(self) -> bool:
         """Take a message from every input that has one; False if there was nothing to do."""
         started = 0.0
         worked = False
@@ -194,25 +230,29 @@ class _Worker:
             started = started or time.perf_counter()
             message = fifo.get()
             self.taking = message
+            self.taken += 1
             if source is not None:
                 source.wake()
             else:
-                self._driver.set()
-            self._put_all(self.unit.step(port, message))
+                self._driver.ring()
+            self._put_all(self.unit.step(port, message), self.unit.needs(port) or ())
             worked = True
-        worked |= self._put_all(self.unit.forward(self._has_room))
+        worked |= self._put_all(self.unit.forward(self._has_room), ())
         if started:
             self.busy += time.perf_counter() - started
         return worked
 
-    def _put_all(self, messages: Iterable[Sent]) -> bool:
+    def _put_all(self, messages: Iterable[Sent], bounded: Sequence[Port]) -> bool:
+        """Write the messages; a step that makes many waits wherever a reader is behind."""
         sent = False
         for output, message in messages:
             sent = True
+            if output in bounded and self._thread is not None:
+                self._await_room(self.outputs[output])
             self.outputs[output].put(message)
             reader = self.readers.get(output)
             if reader is not None:
                 reader.wake()
             else:
-                self._driver.set()
+                self._driver.ring()
         return sent

@@ -119,8 +119,15 @@ class Engine:
     def close(self) -> None:
         """Drop every query and refuse further input. What was made can still be drained."""
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
+            if self._unfinished is None:
+                for _ in self._processing.complete():
+                    pass  # nobody is waited for any more, and no row is lost
             self._unfinished = None
+            for query in self._registry.queries.values():
+                query.pipeline.close()
 
     @property
     def queries(self) -> dict[str, Query[Pipeline]]:
@@ -271,7 +278,16 @@ class Engine:
             self.feed([End(name) for name in names])
 
     def wait(self, timeout: float | None = None) -> None:
-        """Return at once: what was pushed has been processed. Engines elsewhere need the wait."""
+        """Return when every row of what was pushed has been made.
+
+        Only the flow handshake has any left, since its tuples meet late. Engines elsewhere need the
+        wait for all flows, and ``timeout`` is for them.
+        """
+        with self._lock:
+            self._finish(0)
+            if not self._closed:
+                self._unfinished = self._processing.complete()
+                self._finish(0)
 
     def feed(self, events: Iterable[Event | Instruction]) -> None:
         """Take events and instructions, in arrival order; each gets the next position."""
@@ -365,5 +381,5 @@ class Engine:
         from penstock.engines.local.state import save
 
         with self._lock:
-            self._finish(0)
+            self.wait()
             save(self, Path(path))

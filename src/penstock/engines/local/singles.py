@@ -175,6 +175,8 @@ class Singles:
         if query.derived or tuple(map(type, program.instructions)) != SHAPE or len(set(names)) < 2:
             return None
         [join] = query.pipeline.joins
+        if join.front is not None:
+            return None
         if id(join) not in self._joins:
             left, right = SingleJoin(join, 0), SingleJoin(join, 1)
             left.twin, right.twin = right, left

@@ -175,9 +175,26 @@ class Processing(Generic[Q]):
                 else [self._registry.drop(instruction)]
             )
             for query in gone:
+                yield from self._complete(query)
                 query._retire()
             dropped = (*self._registry.dropped, *gone)
             self._registry.dropped = [one for one in dropped if one.undrained]
+
+    def complete(self) -> Iterator[Q]:
+        """Let every query make the rows of all that has arrived; yields those that are full.
+
+        Only flows whose tuples meet late have any left.
+        """
+        for query in list(self._registry.queries.values()):
+            yield from self._complete(query)
+
+    def _complete(self, query: Q) -> Iterator[Q]:
+        if query.failure is not None or not query.here:
+            return
+        for run in query.pipeline.complete():
+            if len(run) and query._is_full():
+                yield query
+            query._take_run(run)
 
     def _start(self, query: Q, position: int) -> Iterator[Q]:
         """Let a query run from here on; it knows what its streams have promised before."""
