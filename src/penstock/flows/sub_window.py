@@ -39,7 +39,8 @@ class _Bounds:
 class SubWindow:
     """Tuples of one side in a core, in the order of their numbers.
 
-    ``comparisons`` counts the evaluations of the predicate.
+    ``comparisons`` counts the evaluations of the predicate; ``first_entry`` is the number of the
+    oldest entry.
     """
 
     def __init__(self, side: int, rule: Rule) -> None:
@@ -48,7 +49,7 @@ class SubWindow:
         self._like: Arrivals | None = None
         self._columns: list[Buffer | None] = []
         self._validity: list[Buffer | None] = []
-        self._first = 0
+        self.first_entry = 0
         self._in_order = True
         self._index: EntryIndex | None = None
         self.comparisons = 0
@@ -106,9 +107,17 @@ class SubWindow:
         for column in self._columns:
             if column is not None:
                 column.drop(count)
-        self._first += count
+        self.first_entry += count
         if not len(self):
             self._in_order = True
+
+    def refill(self, arrivals: Arrivals, first_entry: int) -> None:
+        """Hold these instead, which are numbered from there on; an index is built anew."""
+        self.drop(len(self))
+        if self._index is not None:
+            self._index.clear()
+        self.first_entry = first_entry
+        self.append(arrivals)
 
     def oldest(self, start: int, stop: int) -> Arrivals:
         """Copies of the tuples that are ``start`` to ``stop`` from the oldest on."""
@@ -248,9 +257,9 @@ class SubWindow:
             return _live_pairs(lo, hi, probe, bounds.stored, capacity)
         stored = Columns(self._keys, self._valid, *bounds.stored)
         if self._index is not None and indexed:
-            self._index.update(self._first, stored, probe)
+            self._index.update(self.first_entry, stored, probe)
             found, met = self._index.find(
-                self._first, lo, hi, probe, stored, rule.constants, capacity
+                self.first_entry, lo, hi, probe, stored, rule.constants, capacity
             )
             self.comparisons += met
             return found
@@ -281,7 +290,7 @@ class SubWindow:
         own, theirs = probes.seqs[probing], self._seqs[entries]
         ranks = np.maximum(probes.ranks[probing], self._ranks[entries])
         left, right = (own, theirs) if self.side == 1 else (theirs, own)
-        return Met(left, right, ranks, entries + self._first, time.monotonic_ns())
+        return Met(left, right, ranks, entries + self.first_entry, time.monotonic_ns())
 
     # -- columns ----------------------------------------------------------------------------
 
