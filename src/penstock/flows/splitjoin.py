@@ -77,8 +77,10 @@ class StorageCore:
         """Take those whose turn it is here."""
         assert self.window is not None
         turn = (self._position - self._store_counter) % self._cores
-        mine = arrivals if self._cores == 1 else arrivals.take(slice(turn, None, self._cores))
         self._store_counter = (self._store_counter + len(arrivals)) % self._cores
+        if turn >= len(arrivals):
+            return
+        mine = arrivals if self._cores == 1 else arrivals.take(slice(turn, None, self._cores))
         self.stored += len(mine)
         self.window.append(mine)
 
@@ -113,12 +115,20 @@ class JoinCore:
             for storage, held in zip(self._storage, message.held, strict=True):
                 storage.program(message.rule, held)
             return
-        for storage, arrivals in zip(self._storage, message.arrivals, strict=True):
-            storage.store(arrivals)
+        # A tuple that comes alone is compared first: it is not among those it may meet.
+        alone = message.ranks[1] - message.ranks[0] == 1
+        if not alone:
+            self._store(message)
         yield from self._processing.results(message, self._windows)
+        if alone:
+            self._store(message)
         for side, storage in enumerate(self._storage):
             promise = None if message.promises is None else message.promises[1 - side]
             storage.expire(message.seen[side], promise)
+
+    def _store(self, chunk: Chunk) -> None:
+        for storage, arrivals in zip(self._storage, chunk.arrivals, strict=True):
+            storage.store(arrivals)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """A core does nothing of its own accord."""

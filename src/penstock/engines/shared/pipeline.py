@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
@@ -188,6 +189,7 @@ class Pipeline:
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
+            "cores": core_figures(joins),
             **{key: value for join in joins for key, value in join.measures().items()},
         }
 
