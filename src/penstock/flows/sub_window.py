@@ -65,7 +65,8 @@ class SubWindow:
             self._index = index if index.usable else None
 
     def __len__(self) -> int:
-        return 0 if self._like is None else len(self._seqs)
+        # Not by the views: other threads ask this too, and are not to leave old ones behind.
+        return len(self._columns[0] or ()) if self._columns else 0
 
     @property
     def kernel(self) -> str:
@@ -87,6 +88,7 @@ class SubWindow:
         if self._like is None:
             self._like = arrivals.part(0, 0)
             self._columns = [None if c is None else Buffer(c.dtype) for c in columns]
+            self._views = None
         self._note_order(arrivals)
         held = len(self)
         for number, column in enumerate(columns):
