@@ -379,14 +379,25 @@ class JoinBlock:
             if all(side.ended for side in self.sides):
                 yield from self.complete()
             return
-        pairs = [(m.left, m.right, m.ranks - chunk.ranks[0]) for m in front.take(chunk)]
-        found = NOTHING
-        if pairs:
-            left, right, which = (np.concatenate(c) for c in zip(*pairs, strict=True))
-            order = np.lexsort((left, right, which))
-            found = Found(left[order], right[order], which[order])
-        found = self._with_unmatched(self._mark(found), gone, 0, ranks.count)
-        if len(found.left):
+        start, waiting, count = 0, [NOTHING], 0
+        for met in front.take(chunk):
+            waiting.append(Found(met.left, met.right, met.ranks - chunk.ranks[0]))
+            count += len(met)
+            if count > MOST_PAIRS:
+                # They come by rank, so all but the last one's pairs have come.
+                found, stop = _by_rank(waiting), int(waiting[-1].ranks[-1])
+                cut = int(np.searchsorted(found.ranks, stop))
+                yield from self._settled(_cut(found, 0, cut), gone, start, stop, ranks)
+                waiting, start = [_cut(found, cut, len(found))], stop
+                count = len(waiting[0])
+        yield from self._settled(_by_rank(waiting), gone, start, ranks.count, ranks)
+
+    def _settled(
+        self, found: Found, gone: list[Expiring | None], start: int, stop: int, ranks: Ranks
+    ) -> Iterator[Run]:
+        """The rows of a stretch of ranks, of which all pairs are known."""
+        found = self._with_unmatched(self._mark(found), gone, start, stop)
+        if len(found):
             yield self._output(found, ranks.position_of)
 
     def _gathered(self, front: FlowFront, met: Met) -> Run:
@@ -515,6 +526,18 @@ class JoinBlock:
         for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
             value = tick_to_physical(side, tick)
             yield Promise(int(ranks.position_of[event]), column, value, side.index)
+
+
+def _by_rank(parts: list[Found]) -> Found:
+    """Pairs in output order: by rank, then by partner."""
+    columns = zip(*((f.left, f.right, f.ranks) for f in parts), strict=True)
+    left, right, ranks = (np.concatenate(column) for column in columns)
+    order = np.lexsort((left, right, ranks))
+    return Found(left[order], right[order], ranks[order])
+
+
+def _cut(found: Found, start: int, stop: int) -> Found:
+    return Found(found.left[start:stop], found.right[start:stop], found.ranks[start:stop])
 
 
 def _ties(found: Found, ranks: Ranks) -> Indices:
