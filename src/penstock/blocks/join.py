@@ -32,6 +32,7 @@ from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run, Share
 from penstock.blocks.state import BlockState
+from penstock.kernels.buckets import gathered
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
 from penstock.streams.windows import Range
@@ -341,7 +342,7 @@ class JoinBlock:
         inputs = [left.rows.take(found.left, self.columns[0], padded)]
         if self.kind not in ("semi", "anti"):
             inputs.append(right.rows.take(found.right, self.columns[1], padded))
-        return Run(tuple(inputs), position_of[found.ranks])
+        return Run(tuple(inputs), gathered(position_of, found.ranks))
 
     def _controls(
         self,
