@@ -38,6 +38,7 @@ from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Run, Share
 from penstock.blocks.state import BlockState
 from penstock.blocks.unmatched import Unmatched
+from penstock.kernels.buckets import gathered
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
 
@@ -404,7 +405,7 @@ class JoinBlock:
         inputs = [left.rows.take(found.left, self.columns[0], padded)]
         if self.kind not in ("semi", "anti"):
             inputs.append(right.rows.take(found.right, self.columns[1], padded))
-        return Run(tuple(inputs), position_of[found.ranks])
+        return Run(tuple(inputs), gathered(position_of, found.ranks))
 
 
 def _ties(found: Found, ranks: Ranks) -> Indices:
