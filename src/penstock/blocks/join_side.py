@@ -56,6 +56,15 @@ class KeyColumn:
         """The largest integer that has been stored."""
         return int(self.bounds[1]) if self.bounds[0] <= self.bounds[1] else None
 
+    def append(self, values: npt.NDArray[Any], valid: Mask | None) -> None:
+        """Store keys at the end."""
+        if valid is not None and self.valid is None:
+            self.valid = Buffer(np.dtype(np.bool_))
+            self.valid.append(np.ones(len(self.values), np.bool_))
+        self.values.append(values)
+        if self.valid is not None:
+            self.valid.append(valid if valid is not None else np.ones(len(values), np.bool_))
+
     def widen(self, low: int, high: int) -> None:
         """Take note of integers from ``low`` to ``high``."""
         if self.bounds[0] <= self.bounds[1]:
@@ -96,6 +105,8 @@ class JoinSide:
         self.in_order = True
         self.numbering = 0
         self.share: Share | None = None
+        self.stores_keys = True
+        """Whether keys are kept here; where a flow's cores keep them, their bounds alone are."""
         self.origin: Buffer | None = None
         self.newest = 0
         self.entry_index: EntryIndex | None = None
@@ -107,7 +118,7 @@ class JoinSide:
         self.filter: Expression = TRUE
         self.columns: list[KeyColumn] = []
         self.seqs: Buffer | None = None
-        self._failures = failures
+        self.failures = failures
 
     # -- programming ------------------------------------------------------------------------
 
@@ -164,11 +175,11 @@ class JoinSide:
         self.seqs = None if condition == TRUE and self.share is None else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key) for key in keys]
         seq = self.rows.first
-        counted = self._failures.count
+        counted = self.failures.count
         for batch in self.rows.batches():
             self._store(self.keyed(batch, dictionary), seq, batch.num_rows)
             seq += batch.num_rows
-        self._failures.count = counted  # these tuples have been counted when they arrived
+        self.failures.count = counted  # these tuples have been counted when they arrived
 
     # -- arrival ----------------------------------------------------------------------------
 
@@ -177,13 +188,13 @@ class JoinSide:
         inputs = (batch,) if self.index == 0 else (batch, batch)
         passed: Indices | None = None
         if self.filter != TRUE:
-            passed = np.flatnonzero(select(inputs, self.filter, self._failures))
+            passed = np.flatnonzero(select(inputs, self.filter, self.failures))
             batch = take(batch, passed)
             inputs = (batch,) if self.index == 0 else (batch, batch)
         values: list[npt.NDArray[Any]] = []
         valid: list[Mask | None] = []
         for column in self.columns:
-            vector = evaluate(column.key.expression, inputs, self._failures)
+            vector = evaluate(column.key.expression, inputs, self.failures)
             if column.key.kind == "code":
                 values.append(dictionary.encode(vector.to_arrow()))
             elif column.key.kind == "native":
@@ -217,7 +228,7 @@ class JoinSide:
         self._store(keyed, first, count)
 
     def _store(self, keyed: Keyed, first: int, count: int) -> None:
-        if self.seqs is not None:
+        if self.seqs is not None and self.stores_keys:
             passed = keyed.passed if keyed.passed is not None else np.arange(count, dtype=np.int64)
             if self.share is not None:
                 numbers = passed + first
@@ -227,12 +238,8 @@ class JoinSide:
                 keyed, passed = keyed.only(mine), passed[mine]
             self.seqs.append(passed + first)
         for column, values, valid in zip(self.columns, keyed.values, keyed.valid, strict=True):
-            if valid is not None and column.valid is None:
-                column.valid = Buffer(np.dtype(np.bool_))
-                column.valid.append(np.ones(len(column.values), np.bool_))
-            column.values.append(values)
-            if column.valid is not None:
-                column.valid.append(valid if valid is not None else np.ones(len(values), np.bool_))
+            if self.stores_keys:
+                column.append(values, valid)
             if column.key.kind == "native" and values.dtype.kind == "i" and len(values):
                 known = values if valid is None else values[valid]
                 if len(known):
@@ -293,9 +300,11 @@ class JoinSide:
             return self.rows.first + (int(live.argmax()) if live.any() else len(live))
         return self.rows.first
 
-    def forget(self, other: JoinSide) -> None:
-        """Drop what has expired."""
+    def forget(self, other: JoinSide, needed: int | None = None) -> None:
+        """Drop what has expired, but not what is still ``needed``, from that number on."""
         first = self.cut(other)
+        if needed is not None:
+            first = max(self.rows.first, min(first, needed))
         count = first - self.rows.first
         if isinstance(self.window, Range) and not self.in_order:
             expiry = self.expiry.view()
@@ -332,7 +341,7 @@ class JoinSide:
         for column in (self.times, self.expiry, self.matched, self.arrived, self.origin):
             if column is not None and len(column):
                 column.drop(count)
-        dropped = count
+        dropped = count if self.stores_keys else 0
         if self.seqs is not None:
             dropped = int(np.searchsorted(self.seqs.view(), first))
             self.seqs.drop(dropped)

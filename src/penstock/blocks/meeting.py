@@ -79,7 +79,7 @@ class Arrivals:
         """Neighbouring ones of these."""
         return self.of_columns([None if c is None else c[start:stop] for c in self.columns()])
 
-    def take(self, which: Indices | Mask) -> Arrivals:
+    def take(self, which: Indices | Mask | slice) -> Arrivals:
         """Some of these."""
         return self.of_columns([None if c is None else c[which] for c in self.columns()])
 

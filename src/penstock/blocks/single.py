@@ -230,7 +230,7 @@ class SingleJoin:
 
     def _possible(self) -> bool:
         ended = any(side.ended for side in self._block.sides)
-        return not ended and self._block.matcher._in_range()
+        return not ended and self._block.matcher.in_range()
 
     def _source(self) -> SingleSource | None:
         """The kernel for what is stored now; None if the predicate has something that none can."""

@@ -8,12 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
+from penstock.flows.make import make_join
 from penstock.program.blocks import (
     BlockInstruction,
     JoinStreams,
@@ -24,6 +26,7 @@ from penstock.program.blocks import (
     SetWindow,
     UnionRows,
 )
+from penstock.program.flow_choice import Flow
 from penstock.streams.windows import TimeAttribute
 
 Block = JoinBlock | SelectBlock | ProjectBlock | UnionBlock
@@ -34,13 +37,19 @@ class Pipeline:
 
     With a ``share`` it does its part of a query that :func:`can_share` lets be shared: the
     pipelines of all cores together make every row once. A join stores its part of the tuples; where
-    nothing is stored, each pipeline takes its part of every run.
+    nothing is stored, each pipeline takes its part of every run. With a ``flow`` its joins are
+    shared by the cores of that flow.
     """
 
     def __init__(
-        self, program: Program, compile_predicates: bool = True, share: Share | None = None
+        self,
+        program: Program,
+        compile_predicates: bool = True,
+        share: Share | None = None,
+        flow: Flow | None = None,
     ) -> None:
         self.program = program
+        self.flow = flow
         self._share = share
         self._compile = compile_predicates
         self._layout: dict[int, BlockInstruction] = {}
@@ -64,7 +73,9 @@ class Pipeline:
     def _make(self, instruction: BlockInstruction) -> Block:
         if isinstance(instruction, JoinStreams):
             left, right = (self._stream(number) for number in instruction.inputs)
-            return JoinBlock(instruction, (left, right), self._compile, self._share)
+            if self.flow is None:
+                return JoinBlock(instruction, (left, right), self._compile, self._share)
+            return make_join(instruction, (left, right), self._compile, self.flow)
         if isinstance(instruction, SelectRows):
             return SelectBlock(instruction)
         if isinstance(instruction, ProjectColumns):
@@ -123,16 +134,26 @@ class Pipeline:
                     times.append(instruction.time)
         return list(dict.fromkeys(times)), floating
 
+    def complete(self) -> Iterator[Run]:
+        """The rows of what has arrived that a flow has not found yet."""
+        late = {number: list(b.complete()) for number, b in self._numbered_joins()}
+        if any(late.values()):
+            completed = {
+                number: concatenate(late[number]) if late[number] else block.nothing()
+                for number, block in self._numbered_joins()
+            }
+            yield from self._produce(max(self._layout), {}, completed)
+
+    def _numbered_joins(self) -> list[tuple[int, JoinBlock]]:
+        return [(n, block) for n, block in self.blocks.items() if isinstance(block, JoinBlock)]
+
     def change(self, program: Program, position: int) -> Iterator[Run]:
         """Send the instructions of another program; yield what the change makes expire."""
+        yield from self.complete()
         self.program = program
         for instruction in program.instructions:
             self._send(instruction)
-        settled = {
-            number: block.settle(position)
-            for number, block in self.blocks.items()
-            if isinstance(block, JoinBlock)
-        }
+        settled = {number: block.settle(position) for number, block in self._numbered_joins()}
         if settled:
             yield from self._produce(max(self._layout), {}, settled)
 
@@ -164,16 +185,24 @@ class Pipeline:
         joins = self.joins
         return {
             "expression_failures": self.failures,
-            "comparisons": sum(join.matcher.comparisons for join in joins),
+            "comparisons": sum(join.comparisons for join in joins),
             "kernels": [join.matcher.kernels for join in joins],
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
+            "cores": core_figures(joins),
+            **{key: value for join in joins for key, value in join.measures().items()},
         }
 
     def clear(self) -> None:
-        """Let the blocks go, and with them the windows."""
+        """Let the blocks go, and with them the windows and the cores."""
+        self.close()
         self.blocks.clear()
+
+    def close(self) -> None:
+        """Let the cores of the joins go; the windows stay."""
+        for join in self.joins:
+            join.close()
 
     @property
     def schema(self) -> pa.Schema:

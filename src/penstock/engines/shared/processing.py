@@ -111,10 +111,12 @@ class Processing(Generic[Q]):
             if query.failure is not None or not query.here:
                 continue
             reads = {scan.stream.name.lower() for scan in query.program.scans}
-            query._take_letters(
-                Letter("dead", position, m.stream, m.text, m.reason)
-                for position, m in dead
-                if m.stream.lower() in reads
+            query._take_dead(
+                [
+                    Letter("dead", position, m.stream, m.text, m.reason)
+                    for position, m in dead
+                    if m.stream.lower() in reads
+                ]
             )
             if not reads & runs.keys():
                 continue
@@ -140,7 +142,8 @@ class Processing(Generic[Q]):
         for name in dict.fromkeys(scan.stream.name for scan in query.program.scans):
             if name.lower() in runs:
                 query._saw(name, len(runs[name.lower()]))
-        return query.pipeline.process(runs)
+        for part in query._admitted(runs):
+            yield from query.pipeline.process(part)
 
     def _note(self, name: str, made: list[Run], runs: dict[str, Run]) -> None:
         """A derived stream has run on: its readers come next, and its promises are kept."""
@@ -172,9 +175,26 @@ class Processing(Generic[Q]):
                 else [self._registry.drop(instruction)]
             )
             for query in gone:
+                yield from self._complete(query)
                 query._retire()
             dropped = (*self._registry.dropped, *gone)
             self._registry.dropped = [one for one in dropped if one.undrained]
+
+    def complete(self) -> Iterator[Q]:
+        """Let every query make the rows of all that has arrived; yields those that are full.
+
+        Only flows whose tuples meet late have any left.
+        """
+        for query in list(self._registry.queries.values()):
+            yield from self._complete(query)
+
+    def _complete(self, query: Q) -> Iterator[Q]:
+        if query.failure is not None or not query.here:
+            return
+        for run in query.pipeline.complete():
+            if len(run) and query._is_full():
+                yield query
+            query._take_run(run)
 
     def _start(self, query: Q, position: int) -> Iterator[Q]:
         """Let a query run from here on; it knows what its streams have promised before."""
@@ -195,7 +215,8 @@ class Processing(Generic[Q]):
             yield from self._process(known, [], only=query)
 
     def _change(self, instruction: Change, position: int) -> Iterator[Q]:
-        query, program = self._registry.changed(instruction)
+        query, program, flow = self._registry.changed(instruction)
+        query.pipeline.flow = flow
         if not query.here:
             query.pipeline.program = program
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,10 +23,12 @@ from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
 from penstock.engines.spark.distribution import Placement, placement
+from penstock.engines.spark.flow import decide_on_spark
 from penstock.engines.spark.frames import Frame, ipc, unpack
 from penstock.engines.spark.state import BlockChunks, ChunkStore
 from penstock.errors import PenstockError, StateError
 from penstock.program.blocks import Program
+from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice
 from penstock.program.instructions import Instruction
 
 POSITION = "position"
@@ -89,6 +91,7 @@ class HostedQuery:
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.flow: FlowChoice = ANY_FLOW
         self.here = placement.here
         self._writes_letters = placement.writes_letters
         self.failure: PenstockError | None = None
@@ -129,8 +132,14 @@ class HostedQuery:
                 position = rows[0][1]
                 self.made.append(Output("letters", self.number, position, len(rows), "", text))
 
+    def _take_dead(self, letters: Sequence[Letter]) -> None:
+        self._take_letters(letters)
+
     def _is_full(self) -> bool:
         return False  # the log, not the core, holds the input back
+
+    def _admitted(self, runs: Mapping[str, Run]) -> Iterable[Mapping[str, Run]]:
+        return (runs,)
 
     def _saw(self, stream: str, tuples: int) -> None:
         self.tuples_in[stream] = self.tuples_in.get(stream, 0) + tuples
@@ -155,17 +164,21 @@ class Host:
         self._numbers = 0
         self._all: dict[int, HostedQuery] = {}
         self._registry: Registry[HostedQuery] = Registry(
-            options.windows_required, options.order_column, self._new_query
+            options.windows_required,
+            options.order_column,
+            self._new_query,
+            lambda choice, program: decide_on_spark(choice, program, options.cores),
         )
         self._processing = Processing(self._registry)
         self._loading: Iterator[int] = iter(())
         self._saved_registry = ""
 
-    def _new_query(self, name: str, program: Program, derived: bool) -> HostedQuery:
+    def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> HostedQuery:
         options = self._options
         number = next(self._loading, self._numbers)
         cores = 1 if options.divided else options.cores
         place = placement(number, program, derived, cores, options.core)
+        # No flow for the pipeline: the share says what this core does, and the tasks are the flow.
         pipeline = Pipeline(program, options.compile_predicates, place.share)
         if not place.here:
             pipeline.clear()
