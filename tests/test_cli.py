@@ -14,9 +14,15 @@ import pytest
 
 from penstock import __version__
 from penstock.cli import main
+from penstock.program.flow_choice import FLOWS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 JOIN = "SELECT r.id AS r, s.id AS s FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.name = s.name;"
+LEFT_SCRIPT = """\
+stream R (x int32)
+stream S (x int32)
+install q: SELECT r.x FROM R [ROWS 2] r LEFT JOIN S [ROWS 2] s ON r.x = s.x
+"""
 
 
 class Cli:
@@ -109,14 +115,15 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
         assert pq.read_table(out).to_pydict() == {"r": [1, 3, 3], "s": [10, 20, 50]}
     told = json.loads(summary.read_text())
     assert list(told) == [
-        "engine", "kernel", "flow", "tuples_in", "rows_out", "late", "dead_letters", "seconds",
-        "tuples_per_second",
+        "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
+        "seconds", "tuples_per_second",
     ]  # fmt: skip
     assert told["seconds"] > 0
     assert told["tuples_per_second"] == pytest.approx(6 / told["seconds"])
     del told["seconds"], told["tuples_per_second"]
     assert told == {
-        "engine": "local", "kernel": "hash", "flow": "three-step", "tuples_in": 6,
+        "engine": "local", "kernel": "hash", "flow": "three-step",
+        "cores": [{"core": 0, "stored": [3, 3], "probed": [3, 3], "matched": 3}], "tuples_in": 6,
         "rows_out": 3, "late": 0, "dead_letters": 2,
     }  # fmt: skip
 
@@ -263,8 +270,38 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          "unknown engine 'steam'\nWrite --engine spark or --engine local."),
         (["replay", query, "--engine", "steam"],
          "unknown engine 'steam'\nWrite --engine spark or --engine local."),
-        ([*files, "--engine", "local", "--cores", "2"],
-         "--cores is an option of --engine spark\nLeave out --cores or --engine local."),
+        ([*files, "--engine", "local", "--rows-per-trigger", "2"],
+         "--rows-per-trigger is an option of --engine spark\n"
+         "Leave out --rows-per-trigger or --engine local."),
+        ([*files, "--flow", "tree"],
+         "unknown flow 'tree'\nWrite one of: three-step, shared, splitjoin, celljoin, handshake, "
+         "low-latency-handshake."),
+        ([*files, "--cores", "0"],
+         "0 cores cannot share a join\nWrite a number from 1 to 1024."),
+        ([*files, "--engine", "spark", "--cores", "0"],
+         "0 cores cannot share a join\nWrite a number from 1 to 1024."),
+        ([*files, "--branching", "1"],
+         "a distribution tree with branching 1 does not branch\n"
+         "Write 2 or more, or leave it out: 8."),
+        ([*files, "--precision", "2"],
+         "a precision of 2 without an order\n"
+         "Ask for the order outer or inner too, or leave the precision out."),
+        ([*files, "--admission", "drop"], "unknown admission 'drop'\nWrite wait or shed."),
+        ([*files, "--flow", "handshake", "--order", "outer"],
+         "the flow handshake does not offer the order outer: its rows come when two tuples meet\n"
+         "Ask for the order none, or for the flow splitjoin."),
+        ([*files, "--engine", "spark", "--flow", "handshake"],
+         "the flow handshake cannot run on Spark: its cores send each other messages, and tasks of "
+         "a Spark stage cannot\nAsk for the flow splitjoin, or run it on the embedded engine: "
+         "ps.connect('local') (--engine local)."),
+        (["explain", *files[1:], "--engine", "spark", "--branching", "2"],
+         "a branching of 2 cannot be had on Spark: Spark itself distributes the tuples, not a tree "
+         "of Penstock's\nLeave the branching out, or run it on the embedded engine: "
+         "ps.connect('local') (--engine local)."),
+        (["replay", cli.write("left.flow", LEFT_SCRIPT), "--engine", "local", "--flow", "celljoin"],
+         "line 3: the flow celljoin does not offer left joins: no core of it can tell that a tuple "
+         "has found no partner\n  install q: SELECT r.x FROM R [ROWS 2] r LEFT JOIN S [ROWS 2] s "
+         "ON r.x = s.x\nAsk for one of the flows three-step and splitjoin."),
         (["replay", query, "--engine", "local", "--checkpoint", folder / "c"],
          "--checkpoint is an option of --engine spark\n"
          "Leave out --checkpoint or --engine local."),
@@ -381,6 +418,35 @@ def test_explain_takes_a_query_to_explain(cli: Cli) -> None:
     code, out, _ = cli("explain", query)
     assert code == 0
     assert "scan R" in out
+
+
+def test_explain_says_the_flow_on_both_engines(cli: Cli, files: list[object]) -> None:
+    asked = ["explain", *files[1:], "--order", "outer", "--precision", "4", "--cores", "2"]
+    code, out, _ = cli(*asked, "--flow", "splitjoin", "--branching", "2")
+    assert (code, out.splitlines()[-4:]) == (0, [
+        "order outer", "flow splitjoin on 2 cores: asked for", "branching 2", "precision 4",
+    ])  # fmt: skip
+    code, out, _ = cli(*asked, "--engine", "spark")
+    assert (code, out.splitlines()[-4:]) == (0, [
+        "order outer", "flow splitjoin: the one that Spark can run", "precision 4",
+        "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin)",
+    ])  # fmt: skip
+
+
+def test_a_run_has_the_flow_that_was_asked_for(cli: Cli, files: list[object]) -> None:
+    summary = cli.folder / "s.json"
+    for flow in FLOWS:
+        code, out, _ = cli(*files, "--flow", flow, "--cores", "2", "--summary", summary)
+        told = json.loads(summary.read_text())
+        assert (code, sorted(out.splitlines()[1:])) == (0, ["1  10", "3  20", "3  50"])
+        assert told["flow"] == flow
+        assert sum(core["matched"] for core in told["cores"]) == 3
+
+
+def test_a_replay_has_the_flow_that_was_asked_for(cli: Cli) -> None:
+    script = cli.write("left.flow", f"{LEFT_SCRIPT}R: 1\nR: 2\nR: 3\nexpect q: 1\n")
+    options = ["--flow", "splitjoin", "--cores", "2", "--order", "outer", "--precision", "2"]
+    assert cli("replay", script, *options) == (0, "q: 1\n", "")
 
 
 def test_wrong_options_are_exit_code_2(cli: Cli) -> None:

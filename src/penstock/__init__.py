@@ -87,10 +87,24 @@ def _check_options(engine: type[Any], options: dict[str, Any]) -> None:
             )
 
 
-def sql(text: str, *, order_by: str | None = None, **streams: Any) -> pa.Table:
+def sql(
+    text: str,
+    *,
+    order_by: str | None = None,
+    order: str | None = None,
+    kernel: str | None = None,
+    flow: str | None = None,
+    cores: int | None = None,
+    branching: int | None = None,
+    precision: int | None = None,
+    admission: str | None = None,
+    **streams: Any,
+) -> pa.Table:
     """Run a query over bounded streams, given as tables or paths, and return all of its rows.
 
-    The streams are merged by the column ``order_by``; ties by the stream's place in the query.
+    The streams are merged by the column ``order_by``; ties by the stream's place in the query. The
+    other options are those of :meth:`penstock.engines.local.engine.Engine.install`. Streams are
+    known without regard to case, so one that has the name of an option can be given as ``Flow=``.
 
     >>> import pyarrow as pa
     >>> r = pa.table({"ts": [1, 3], "x": [10, 30]})
@@ -99,6 +113,8 @@ def sql(text: str, *, order_by: str | None = None, **streams: Any) -> pa.Table:
     ...     R=r, S=s, order_by="ts").to_pylist()
     [{'x': 10, 'a': 11}, {'x': 30, 'a': 31}]
     """
+    from penstock.program.flow_choice import FlowChoice
     from penstock.run import run_tables
 
-    return run_tables(text, streams, order_by)
+    choice = FlowChoice(flow, cores, branching, precision, admission)
+    return run_tables(text, streams, order_by, order, kernel, choice)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,6 @@ from typer.core import TyperGroup
 from penstock import __version__
 from penstock.cli_engine import (
     Checkpoint,
-    Cores,
     EngineName,
     EngineOption,
     Master,
@@ -27,14 +26,12 @@ from penstock.cli_engine import (
     check_engine,
     spark_options,
 )
+from penstock.cli_flow import Admission, Branching, Cores, FlowName, Precision, flow_choice
+from penstock.cli_output import print_summary, print_table, with_progress, write
 from penstock.errors import InputError, PenstockError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from penstock.run import Run
-    from penstock.run_spark import SparkOptions, SparkRun
-    from penstock.run_summary import Summary
+    from penstock.run_spark import SparkOptions
 
 
 class _Commands(TyperGroup):
@@ -154,7 +151,12 @@ def run(
         ),
     ] = None,
     order: RowOrder = None,
+    precision: Precision = None,
     kernel: Kernel = None,
+    flow: FlowName = None,
+    cores: Cores = None,
+    branching: Branching = None,
+    admission: Admission = None,
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
     ] = None,
@@ -163,29 +165,29 @@ def run(
         typer.Option(metavar="FILE.jsonl", help="Write every late tuple and dead letter."),
     ] = None,
     engine: EngineOption = "spark",
-    cores: Cores = None,
     master: Master = None,
     rows_per_trigger: RowsPerTrigger = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Replay files as streams and write the rows of a query."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission)
     from penstock.run import execute, prepare
     from penstock.streams.sinks import check_outputs
 
     streams = _parse_streams(stream)
     outputs = {"--out": out, "--summary": summary, "--letters": letters}
     check_outputs({option: path for option, path in outputs.items() if path}, query, streams)
-    ready = prepare(
-        _read(query), streams, order_by, order.value if order else None, kernel=kernel, spark=spark
-    )
+    rows = order.value if order else None
+    text = _read(query)
+    ready = prepare(text, streams, order_by, rows, kernel=kernel, spark=spark, flow=choice)
     _warn_of_unread(streams, [source.stream.name for source in ready.sources])
-    result, table = _with_progress(ready, lambda progress: execute(ready, out, progress, letters))
+    result, table = with_progress(ready, lambda progress: execute(ready, out, progress, letters))
     if table is not None:
-        _print_table(table)
-    _print_summary(result, letters)
+        print_table(table)
+    print_summary(result, letters)
     if summary is not None:
-        _write(summary, json.dumps(result.as_json(), indent=2) + "\n")
+        write(summary, json.dumps(result.as_json(), indent=2) + "\n")
 
 
 @app.command()
@@ -201,14 +203,19 @@ def replay(
         ),
     ] = None,
     order: RowOrder = None,
+    precision: Precision = None,
     kernel: Kernel = None,
+    flow: FlowName = None,
     cores: Cores = None,
+    branching: Branching = None,
+    admission: Admission = None,
     master: Master = None,
     rows_per_trigger: RowsPerTrigger = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Run a script of events and compare what comes with what it expects."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission)
     from penstock.replay import Replay
     from penstock.streams.script import parse_script
 
@@ -221,10 +228,11 @@ def replay(
         sys.stdout.flush()
         print(f"{script}, {text}", file=sys.stderr)
 
-    options = (order.value if order else None, kernel)
-    with _target(spark, {"script": text, "order": options[0], "kernel": kernel}) as target:
+    rows = order.value if order else None
+    asked = {"script": text, "order": rows, "kernel": kernel, "precision": precision}
+    with _target(spark, asked) as target:
         size = batch or (1 if spark is None else len(steps) + 1)
-        Replay(target, size, *options, print, fail).run(steps)
+        Replay(target, size, rows, kernel, print, fail, choice).run(steps)
     if failures:
         raise typer.Exit(1)
 
@@ -244,24 +252,35 @@ def explain(
     query: QueryFile,
     stream: Streams = [],  # noqa: B006  (as above)
     order_by: OrderBy = None,
+    order: RowOrder = None,
+    precision: Precision = None,
     kernel: Kernel = None,
-    engine: EngineOption = "spark",
+    flow: FlowName = None,
     cores: Cores = None,
+    branching: Branching = None,
+    admission: Admission = None,
+    engine: EngineOption = "spark",
 ) -> None:
-    """Show the plan, the program and the kernel of a query, and why."""
+    """Show the plan, the program, the kernel and the flow of a query, and why."""
     spark = spark_options(engine, cores)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission)
     from penstock.run_inputs import streams_read
     from penstock.run_setup import install
 
     streams = _parse_streams(stream)
-    ready = install(_read(query), streams, order_by, kernel=kernel, explained=True)
+    rows = order.value if order else None
+    ready = install(
+        _read(query), streams, order_by, rows, kernel=kernel, explained=True, flow=choice
+    )
     _warn_of_unread(streams, streams_read(ready.engine, ready.query))
     with ready.engine:
-        print(ready.query.explain())
-        if spark is not None:
-            from penstock.engines.spark.distribution import describe
+        if spark is None:
+            print(ready.query.explain())
+        else:
+            from penstock.engines.spark.explaining import explain_plan
 
-            print(describe(ready.query.program, spark.cores))
+            plan = ready.engine.registry.plan(ready.query.text, rows, choice)
+            print(explain_plan(plan, kernel, choice, spark.cores))
 
 
 @app.command()
@@ -289,16 +308,6 @@ def _warn_of_unread(given: Iterable[str], read: Iterable[str]) -> None:
             )
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}",
-            "Name a file that you may write to, where there is room.",
-        ) from error
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -323,71 +332,3 @@ def _parse_streams(options: list[str]) -> dict[str, str]:
             )
         streams[name.strip()] = path
     return streams
-
-
-def _with_progress(
-    ready: Run | SparkRun,
-    work: Callable[[Callable[[int], None]], tuple[Summary, pa.Table | None]],
-) -> tuple[Summary, pa.Table | None]:
-    """Do the work, with a bar on a terminal."""
-    if not sys.stderr.isatty():
-        return work(lambda tuples: None)
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from penstock.run import total_rows
-
-    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn())
-    start = "starting Spark" if ready.summary.engine == "spark" else ""
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("run", total=total_rows(ready.sources), rate=start)
-
-        def advance(tuples: int) -> None:
-            bar.update(task, advance=tuples)
-            done, elapsed = bar.tasks[0].completed, bar.tasks[0].elapsed or 0.0
-            rate = _rate(done / elapsed) if elapsed > 0 else ""
-            bar.update(task, rate=f"{done:,.0f} tuples, {rate}")
-
-        return work(advance)
-
-
-def _rate(per_second: float) -> str:
-    return f"{per_second:,.0f} tuples/s"
-
-
-def _print_summary(summary: Summary, letters: Path | None) -> None:
-    from penstock.streams.tables import counted
-
-    sys.stdout.flush()
-    print(
-        f"{counted(summary.tuples_in, 'tuple')} in, {counted(summary.rows_out, 'row')} out, "
-        f"{summary.late:,} late, {counted(summary.dead_letters, 'dead letter')}, "
-        f"{_rate(summary.tuples_per_second)}",
-        file=sys.stderr,
-    )
-    for letter in summary.letters:
-        reason = f" ({letter.reason})" if letter.reason else ""
-        print(f"{letter.kind} {letter.stream}: {letter.text}{reason}", file=sys.stderr)
-    more = summary.late + summary.dead_letters - len(summary.letters)
-    if more:
-        where = f"all are in {letters}" if letters else "--letters FILE.jsonl writes them all"
-        print(f"and {more:,} more; {where}", file=sys.stderr)
-
-
-def _print_table(table: pa.Table) -> None:
-    """Every row: in a frame on a terminal, in aligned columns elsewhere."""
-    from penstock.streams.tables import aligned, cells
-
-    if not sys.stdout.isatty():
-        print("\n".join(aligned(table)))
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    framed = Table()
-    for name in table.column_names:
-        framed.add_column(escape(name))
-    for row in cells(table):
-        framed.add_row(*map(escape, row))
-    Console().print(framed)

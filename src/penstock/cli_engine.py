@@ -29,10 +29,6 @@ EngineOption = Annotated[
         help="Spark Structured Streaming, or the engine inside this process.",
     ),
 ]
-Cores = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="K", help="How many tasks of Spark share the work: 1."),
-]
 Master = Annotated[
     str | None, typer.Option(metavar="URL", help="The Spark cluster; without it, this machine.")
 ]
@@ -64,9 +60,8 @@ def spark_options(
     rows_per_trigger: int | None = None,
     checkpoint: Path | None = None,
 ) -> SparkOptions | None:
-    """What was said of Spark; None for the embedded engine, of which none of it can be said."""
+    """What was said of Spark; None for the embedded engine, of which only cores can be said."""
     given = {
-        "--cores": cores,
         "--master": master,
         "--rows-per-trigger": rows_per_trigger,
         "--checkpoint": checkpoint,
@@ -83,7 +78,7 @@ def spark_options(
 
     plain = SparkOptions()
     return SparkOptions(
-        cores or plain.cores,
+        plain.cores if cores is None else cores,
         master,
         rows_per_trigger or plain.rows_per_trigger,
         checkpoint,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, ScriptError, SqlError
 from penstock.expectations import Expectations, Output
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 from penstock.program.instructions import (
     Change,
     CreateStream,
@@ -82,6 +83,8 @@ class Replay:
         Takes every line of output.
     print_failure
         Takes the text of every expectation that is not met.
+    flow
+        How cores share the joins of every query.
     """
 
     def __init__(
@@ -92,11 +95,13 @@ class Replay:
         kernel: str | None,
         print_line: Callable[[str], None],
         print_failure: Callable[[str], None],
+        flow: FlowChoice = ANY_FLOW,
     ) -> None:
         self._target = target
         self._batch = batch
         self._order = order
         self._kernel = kernel
+        self._flow = flow
         self._print_line = print_line
         self._expectations = Expectations(print_failure)
         self._streams: dict[str, Stream] = {}
@@ -145,7 +150,8 @@ class Replay:
         elif isinstance(step, InstallStep):
             self._install_order[step.query.lower()] = len(self._install_order)
             self._derived.discard(step.query.lower())
-            self._send(step.line, Install(step.query, step.sql, self._order, self._kernel))
+            asked = (self._order, self._kernel, self._flow)
+            self._send(step.line, Install(step.query, step.sql, *asked))
         elif isinstance(step, ChangeStep):
             self._send(step.line, Change(step.query, step.sql))
         else:

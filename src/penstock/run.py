@@ -7,13 +7,14 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.errors import BufferFull, InputError
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 from penstock.run_inputs import (
     COMMAND_LINE,
     PYTHON,
@@ -64,6 +65,7 @@ class Run:
                 if isinstance(event, Tuples | Merged):
                     self.summary.tuples_in += len(event)
                     progress(len(event))
+            self.summary.cores = self.query.metrics()["cores"]
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
@@ -109,12 +111,15 @@ def prepare(
     wording: Wording = COMMAND_LINE,
     kernel: str | None = None,
     spark: SparkOptions | None = None,
+    flow: FlowChoice = ANY_FLOW,
 ) -> Run | SparkRun:
     """As :func:`install`, and find what the query reads: it must all be there, and in order.
 
     The run is on Spark if there are options for it, else on the embedded engine.
     """
-    ready = install(text, streams, order_by, order, wording, kernel)
+    # The engine that tries out what Spark will be told needs none of the cores of a flow.
+    here = flow if spark is None else replace(flow, name=None)
+    ready = install(text, streams, order_by, order, wording, kernel, flow=here)
     names = list(streams_read(ready.engine, ready.query))
     for name in names:
         if name.lower() not in ready.sources:
@@ -126,14 +131,15 @@ def prepare(
     elif order_by is not None:
         order_columns(read, order_by)
     if spark is not None:
-        asked = {"query": text, "order_by": order_by, "order": order, "kernel": kernel}
+        asked: dict[str, Any] = {"query": text, "order_by": order_by, "order": order}
+        asked |= {"kernel": kernel, "precision": flow.precision}
         run = SparkRun(spark, ready, sources, order_by, asked)
         _warm_up(ready, sources)
         return run
     _warm_up(ready, sources)
     chosen = first_kernel(ready.query)
-    # Local joins are the three-step procedure (Teubner & Mueller 2011, §2.2) on one core.
-    summary = Summary("local", chosen, "three-step" if chosen else None)
+    decided = ready.query.pipeline.flow
+    summary = Summary("local", chosen, decided.name if chosen else None)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
 
@@ -184,9 +190,16 @@ def execute(
     return summary, table
 
 
-def run_tables(text: str, streams: Mapping[str, object], order_by: str | None = None) -> pa.Table:
+def run_tables(
+    text: str,
+    streams: Mapping[str, object],
+    order_by: str | None = None,
+    order: str | None = None,
+    kernel: str | None = None,
+    flow: FlowChoice = ANY_FLOW,
+) -> pa.Table:
     """All rows of a query over tables or paths; late tuples and dead letters are a warning."""
-    run = prepare(text, streams, order_by, wording=PYTHON)
+    run = prepare(text, streams, order_by, order, PYTHON, kernel, flow=flow)
     summary, table = execute(run, None)
     if summary.letters:
         first = summary.letters[0]

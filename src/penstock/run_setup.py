@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputError, SqlError
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 from penstock.program.instructions import CreateStream, Derive, Install, Instruction
 from penstock.run_inputs import COMMAND_LINE, Wording
 from penstock.sql import statements
@@ -46,6 +47,7 @@ def install(
     wording: Wording = COMMAND_LINE,
     kernel: str | None = None,
     explained: bool = False,
+    flow: FlowChoice = ANY_FLOW,
 ) -> Installed:
     """Declare the streams and install the last SELECT of the text, on an embedded engine.
 
@@ -63,7 +65,7 @@ def install(
     }
     sources = _open_sources(streams, declared)
     setup = _instructions(text, found, declared, sources)
-    setup.append(Install(RESULT, _in_place(text, select.text), order, kernel))
+    setup.append(Install(RESULT, _in_place(text, select.text), order, kernel, flow))
 
     def start() -> Engine:
         started = Engine(

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.continued import Continued
 from penstock.engines.shared.pieces import Event, cut
-from penstock.engines.spark.distribution import placement
+from penstock.engines.spark.query import join_cores
 from penstock.program.instructions import Derive, Install, Instruction
 from penstock.run_inputs import first_kernel, silent
 from penstock.run_setup import BATCH_ROWS, Installed
@@ -82,9 +82,7 @@ class SparkRun:
         self._options = options
         self._setup = ready.setup
         chosen = first_kernel(ready.query)
-        share = placement(self.result, ready.query.program, False, options.cores, 0).share
-        flow = ("three-step" if share is None else "splitjoin") if chosen else None
-        self.summary = Summary("spark", chosen, flow)
+        self.summary = Summary("spark", chosen, "splitjoin" if chosen else None)
         self._continued = Continued(options.checkpoint, {**asked, "files": _files(sources)})
 
     def execute(
@@ -155,6 +153,7 @@ class _Reader:
         self._progress = progress
         self._next = 0
         self._position = 0
+        self._by_core: dict[int, dict[str, Any]] = {}
 
     def skip(self, position: int) -> None:
         """What was processed before is no progress of this run."""
@@ -173,6 +172,8 @@ class _Reader:
             letters.sort(key=lambda letter: letter.position)
             self._write_letters(letters)
             run.summary.count(letters)
+            self._by_core |= {core: said for q, core, said in batch.measures if q == run.result}
+            run.summary.cores = join_cores(self._by_core)
             self._next = batch.number + 1
             if not run.keeps_results:
                 self._engine.forget(self._next)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.engines.shared.running import Letter
 
 KEPT_LETTERS = 10
+SHARED = ("core", "stored", "probed", "matched")
+"""What ``--summary`` says of every core: by it one can see that the work was shared."""
 
 
 @dataclass
@@ -23,6 +25,7 @@ class Summary:
     rows_out: int = 0
     late: int = 0
     dead_letters: int = 0
+    cores: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     tuples_before: int = 0
     batches: int | None = None
@@ -52,6 +55,7 @@ class Summary:
             "engine": self.engine,
             "kernel": self.kernel,
             "flow": self.flow,
+            "cores": [{name: core.get(name) for name in SHARED} for core in self.cores],
             "tuples_in": self.tuples_in,
             "rows_out": self.rows_out,
             "late": self.late,

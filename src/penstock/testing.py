@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.errors import InputError, PenstockError
 from penstock.expectations import Output
 from penstock.oracle.oracle import Oracle
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.replay import Event, Replay, Target
 from penstock.streams.literals import format_value
@@ -26,11 +27,17 @@ class ReplayResult:
 
 
 def replay_text(
-    script: str, engine: Any = "local", batch: int = 1, order: str | None = None
+    script: str,
+    engine: Any = "local",
+    batch: int = 1,
+    order: str | None = None,
+    kernel: str | None = None,
+    flow: FlowChoice = ANY_FLOW,
 ) -> ReplayResult:
     """Run a script on an engine, ``batch`` events at a time.
 
     ``engine`` is the name of one, or one that is open and has no streams; it has none afterwards.
+    Every query gets that order, kernel and flow.
 
     >>> replay_text('''
     ... stream R (x int32)
@@ -43,7 +50,7 @@ def replay_text(
     from penstock.replay_engine import EngineTarget
 
     with EngineTarget(engine) as target:
-        return _run(target, script, batch, order)
+        return _run(target, script, batch, order, kernel, flow)
 
 
 def run_on_oracle(script: str) -> ReplayResult:
@@ -51,10 +58,18 @@ def run_on_oracle(script: str) -> ReplayResult:
     return _run(OracleTarget(), script, 1, None)
 
 
-def _run(target: Target, script: str, batch: int, order: str | None) -> ReplayResult:
+def _run(
+    target: Target,
+    script: str,
+    batch: int,
+    order: str | None,
+    kernel: str | None = None,
+    flow: FlowChoice = ANY_FLOW,
+) -> ReplayResult:
     result = ReplayResult()
     steps = parse_script(script)
-    Replay(target, batch, order, None, result.lines.append, result.failures.append).run(steps)
+    told = (result.lines.append, result.failures.append)
+    Replay(target, batch, order, kernel, *told, flow).run(steps)
     return result
 
 

@@ -98,9 +98,10 @@ def test_explain_installs_nothing_and_says_plan_program_and_kernel(engine: Engin
     assert "  #2 join inner of #0 and #1" in lines
     assert "       filter left: (r.x > 3)" in lines
     assert "       compiled: (r.x < s.a)" in lines
-    assert lines[-2:] == [
+    assert lines[-3:] == [
         "kernel sorted: one-sided inequality of (r.x < s.a)",
         "order none",
+        "flow three-step on 1 core: nothing else is asked for, and one core needs no sharing",
     ]
     assert engine.install(f"{PAIRS} AND r.x > 3").explain() == text
 
@@ -334,6 +335,7 @@ def test_metrics_count(engine: Engine) -> None:
         "kernels": [("nested-loop", "nested-loop")],
         "matches": 1,
         "window_tuples": [1, 2],
+        "cores": [{"core": 0, "stored": [1, 2], "probed": [1, 2], "matched": 1}],
         "undrained_rows": 1,
         "undrained_letters": 0,
     }

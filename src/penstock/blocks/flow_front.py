@@ -41,6 +41,7 @@ class FlowFront:
         self._sides = sides
         self._matcher = matcher
         self._rank = 0
+        self._is_programmed = False
         self._compiled = True
         self._entered: deque[tuple[int, int]] = deque(maxlen=MOST_ENTRIES)
         self.processing = Histogram()
@@ -69,21 +70,21 @@ class FlowFront:
             for side in self._sides
         ]
         self.meeting.program(rule, (held[0], held[1]), self._rank)
-        self._compiled = True
+        self._compiled = self._is_programmed = True
         self.stale = False
 
     def _held_keys(self, side: JoinSide) -> tuple[Indices, Keyed]:
         """The numbers of the live tuples that can match, and their keys."""
         seqs, parts = [], []
         first = side.rows.first
-        counted = self._matcher.failures.count
+        counted = side.failures.count
         for batch in side.rows.batches():
             keyed = side.keyed(batch, self._matcher.dictionary)
             here = np.arange(batch.num_rows) if keyed.passed is None else keyed.passed
             seqs.append(here + first)
             parts.append(keyed)
             first += batch.num_rows
-        self._matcher.failures.count = counted  # these have been counted when they arrived
+        side.failures.count = counted  # these have been counted when they arrived
         if not parts:
             nothing = np.empty(0, np.int64)
             return nothing, Keyed(None, [c.values.view()[:0] for c in side.columns], _none(side))
@@ -102,7 +103,9 @@ class FlowFront:
         times = side.times.view()[where] if side.time is not None else None
         return self._arrivals(side, seqs, ranks, (there, there), keyed, times, times)
 
-    def chunk(self, admitted: tuple[Admitted, Admitted], keyed: list[Keyed], ranks: Ranks) -> Chunk:
+    def chunk(
+        self, admitted: tuple[Admitted, Admitted], keyed: tuple[Keyed, Keyed], ranks: Ranks
+    ) -> Chunk:
         """What has just been appended to the block's sides, for the flow."""
         self._compiled = self._compiled and self._matcher.in_range()
         first = self._rank
@@ -180,6 +183,8 @@ class FlowFront:
 
     def complete(self) -> Iterator[Met]:
         """Make everybody meet who may."""
+        if not self._is_programmed:
+            return
         for met in self.meeting.complete():
             if len(met):
                 yield from self._passed(met)

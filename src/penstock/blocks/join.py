@@ -15,47 +15,35 @@ The three steps of the procedure (scan, insert, invalidate) of Kang et al., as T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.admission import Admitted, admit, tick_to_physical
+from penstock.blocks.crew import Crew, Sharing
 from penstock.blocks.expiry import Expiring, expiring
 from penstock.blocks.flow_front import FlowFront
 from penstock.blocks.join_side import JoinSide, Keyed
-from penstock.blocks.matcher import Matcher, Probes
+from penstock.blocks.matcher import Matcher, Probes, Tally
 from penstock.blocks.meeting import Meeting, Met
+from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, find_pairs
 from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run, Share
 from penstock.blocks.state import BlockState
-from penstock.kernels.merging import merge_pairs, three
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
 from penstock.streams.windows import Range
 
 Indices = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 LEFT_KEPT = frozenset({"left", "full", "anti"})
 RIGHT_KEPT = frozenset({"right", "full"})
-MOST_PAIRS = 1 << 20
-"""Pairs that one step may yield; a run that has more is worked off in several steps."""
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Rows in output order: sequence numbers (-1 for padding) and the rank they belong to."""
-
-    left: Indices
-    right: Indices
-    ranks: Indices
-
-
 NO_KEYS = Keyed(None, [], [])
-NOTHING = _Found(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 class JoinBlock:
@@ -66,6 +54,9 @@ class JoinBlock:
     find. So each pair is found once, in the core of its earlier tuple. Inner joins alone: nobody
     knows of a tuple that it found no partner in any core.
 
+    With a ``crew`` the windows are its own as ever, and threads divide the work on them. Inner
+    joins alone, since who has been matched is written down by one thread.
+
     With a ``meeting`` it is the driver of a flow: the cores that find the pairs are elsewhere.
     """
 
@@ -75,15 +66,14 @@ class JoinBlock:
         streams: tuple[str, str],
         compile_predicates: bool,
         share: Share | None = None,
+        crew: Crew | None = None,
         meeting: Meeting | None = None,
     ) -> None:
         self.failures = Failures()
         self.kind = instruction.kind
         self.clock = Clock(instruction.float_clock)
         self._streams = streams
-        left, right = (
-            JoinSide(i, instruction.schemas[i], self.clock, self.failures) for i in (0, 1)
-        )
+        left, right = (JoinSide(i, instruction.schemas[i], self.clock, Failures()) for i in (0, 1))
         self.sides = (left, right)
         self._share = left.share = right.share = share
         left.track(self.kind in LEFT_KEPT | {"semi"}, self.kind in LEFT_KEPT)
@@ -96,6 +86,9 @@ class JoinBlock:
         self.promised: list[int | float] = [self.clock.lowest, self.clock.lowest]
         self.matches = 0
         self._step = MOST_PAIRS
+        assert crew is None or self.kind == "inner"
+        self._crew = crew
+        self._sharing = None if crew is None else Sharing(crew, self.matcher, self.sides)
         self.program(instruction)
 
     def program(self, instruction: JoinStreams | SetWindow) -> None:
@@ -223,15 +216,14 @@ class JoinBlock:
         if self.front is not None:
             yield from self._restart_flow(self.front, len(runs[0]) + len(runs[1]))
         before = [(side.ended, side.punctuator.promise) for side in self.sides]
-        left, right = (
-            admit(side, run, stream)
-            for side, run, stream in zip(self.sides, runs, self._streams, strict=True)
-        )
-        admitted = (left, right)
         if self.front is None:
-            self.matcher.tidy_dictionary(left.batch.num_rows + right.batch.num_rows)
+            self.matcher.tidy_dictionary(len(runs[0]) + len(runs[1]))
+        (left, left_keys), (right, right_keys) = self._each(
+            lambda side: self._admit(side, runs[side.index]), not self.matcher.encodes
+        )
+        self._count_failures()
+        admitted, keyed = (left, right), (left_keys, right_keys)
         ranks = Ranks.of(left, right)
-        keyed = [self._append(side, a) for side, a in zip(self.sides, admitted, strict=True)]
         gone = [
             self._expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
             if self._kept(side)
@@ -239,7 +231,7 @@ class JoinBlock:
             for side in self.sides
         ]
         if self.front is None:
-            yield from self._steps(admitted, keyed, ranks, gone)
+            yield from self._here(admitted, keyed, ranks, gone)
         else:
             yield from self._flow(self.front, admitted, keyed, ranks, gone)
         controls = self._controls(admitted, ranks, before)
@@ -250,13 +242,54 @@ class JoinBlock:
             letters=(*runs[0].letters, *runs[1].letters, *left.letters, *right.letters),
         )
 
-    def _append(self, side: JoinSide, admitted: Admitted) -> Keyed:
+    def _here(
+        self,
+        admitted: tuple[Admitted, Admitted],
+        keyed: tuple[Keyed, Keyed],
+        ranks: Ranks,
+        gone: list[Expiring | None],
+    ) -> Iterator[Run]:
+        """Find the pairs in the windows that are here."""
+        probes = self._each(
+            lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks)
+        )
+        if self._sharing is None:
+            yield from self._steps(probes, ranks, gone)
+            return
+        for run in self._sharing.runs(probes, ranks.count, lambda f: self._gather(f, ranks)):
+            self.matches += len(run)
+            yield run
+
+    def _each(self, work: Callable[[JoinSide], T], apart: bool = True) -> list[T]:
+        """Do it for both sides; at the same time, if there is a crew and they are ``apart``."""
+        if self._crew is None or not apart:
+            return [work(side) for side in self.sides]
+        left, right = self.sides
+        return self._crew.share([lambda _: work(left), lambda _: work(right)])
+
+    def _admit(self, side: JoinSide, run: Run) -> tuple[Admitted, Keyed]:
+        """Take a side's tuples and store them."""
+        admitted = admit(side, run, self._streams[side.index])
         if not admitted.batch.num_rows:
             side.newest = 0
-            return NO_KEYS
+            return admitted, NO_KEYS
         keyed = side.keyed(admitted.batch, self.matcher.dictionary)
         side.append(admitted.batch, admitted.times, admitted.keys, keyed)
-        return keyed
+        return admitted, keyed
+
+    def _count_failures(self) -> None:
+        """Each side counts its own failures, since threads may be at both."""
+        for side in self.sides:
+            self.failures.count += side.failures.count
+            side.failures.count = 0
+
+    def _probes(
+        self, side: JoinSide, admitted: Admitted, keyed: Keyed, ranks: Ranks
+    ) -> Probes | None:
+        if keyed is NO_KEYS:
+            return None
+        mine, seen = ranks.tuples[side.index], ranks.seen[side.index]
+        return self.matcher.probes(side, admitted, keyed, mine, seen)
 
     def _expiring(
         self,
@@ -303,18 +336,22 @@ class JoinBlock:
 
     def measures(self) -> dict[str, Any]:
         """What the cores of the flow have counted."""
-        return {} if self.front is None else self.front.measures()
+        if self.front is not None:
+            return self.front.measures()
+        return {} if self._crew is None else self._crew.measures()
 
     def close(self) -> None:
         """Let the cores of the flow go."""
         if self.front is not None:
             self.front.meeting.close()
+        if self._crew is not None:
+            self._crew.close()
 
     def _flow(
         self,
         front: FlowFront,
         admitted: tuple[Admitted, Admitted],
-        keyed: list[Keyed],
+        keyed: tuple[Keyed, Keyed],
         ranks: Ranks,
         gone: list[Expiring | None],
     ) -> Iterator[Run]:
@@ -332,70 +369,42 @@ class JoinBlock:
         if pairs:
             left, right, which = (np.concatenate(c) for c in zip(*pairs, strict=True))
             order = np.lexsort((left, right, which))
-            found = _Found(left[order], right[order], which[order])
+            found = Found(left[order], right[order], which[order])
         found = self._with_unmatched(self._mark(found), gone, 0, ranks.count)
         if len(found.left):
             yield self._output(found, ranks.position_of)
 
     def _gathered(self, front: FlowFront, met: Met) -> Run:
-        found = _Found(met.left, met.right, np.arange(len(met)))
+        found = Found(met.left, met.right, np.arange(len(met)))
         return self._output(found, front.positions(met))
 
     # -- pairs found here -------------------------------------------------------------------
 
     def _steps(
-        self,
-        admitted: tuple[Admitted, Admitted],
-        keyed: list[Keyed],
-        ranks: Ranks,
-        gone: list[Expiring | None],
+        self, probes: list[Probes | None], ranks: Ranks, gone: list[Expiring | None]
     ) -> Iterator[Run]:
         """Work through the ranks in pieces small enough that a piece's pairs fit in memory."""
-        probes = [
-            self.matcher.probes(side, a, keys, ranks.seen[side.index])
-            if keys is not NO_KEYS
-            else None
-            for side, a, keys in zip(self.sides, admitted, keyed, strict=True)
-        ]
         start = 0
         while start < ranks.count:
             stop = min(ranks.count, start + self._step)
-            found = self._match(probes, ranks, start, stop)
+            tally = Tally()
+            found = find_pairs(self.matcher, self.sides, probes, start, stop, tally)
             if found is None:
                 self._step = max(1, (stop - start) // 2)
                 continue
-            if self._step < MOST_PAIRS and len(found.left) * 4 < MOST_PAIRS:
+            self.matcher.settle(tally)
+            if self._step < MOST_PAIRS and len(found) * 4 < MOST_PAIRS:
                 self._step *= 2
             found = self._with_unmatched(self._mark(found), gone, start, stop)
-            if len(found.left):
-                run = self._output(found, ranks.position_of)
-                yield run if self._share is None else replace(run, ties=_ties(found, ranks))
+            if len(found):
+                yield self._gather(found, ranks)
             start = stop
 
-    def _match(
-        self, probes: list[Probes | None], ranks: Ranks, start: int, stop: int
-    ) -> _Found | None:
-        """The pairs of the events ranked ``start .. stop - 1``; None if they are too many."""
-        # A single event may have as many partners as the window holds; it cannot be split.
-        most = MOST_PAIRS if stop - start > 1 else None
-        parts = []
-        counted = self.matcher.comparisons, self.failures.count
-        for side in self.sides:
-            given = probes[side.index]
-            if given is None:
-                parts.append((NOTHING.left, NOTHING.right, NOTHING.ranks))
-                continue
-            mine = ranks.tuples[side.index]
-            pairs = self.matcher.match(side, given, mine, start, stop, most)
-            if pairs is None:
-                self.matcher.comparisons, self.failures.count = counted  # it will be done again
-                return None
-            parts.append(pairs)
-        merged = three(len(parts[0][0]) + len(parts[1][0]))
-        merge_pairs(parts[0], parts[1], merged)
-        return _Found(*merged)
+    def _gather(self, found: Found, ranks: Ranks) -> Run:
+        run = self._output(found, ranks.position_of)
+        return run if self._share is None else replace(run, ties=_ties(found, ranks))
 
-    def _mark(self, found: _Found) -> _Found:
+    def _mark(self, found: Found) -> Found:
         """Remember who has been matched; of a semi join keep each left tuple's first match."""
         self.matches += len(found.left)
         if self.kind == "inner" or not len(found.left):
@@ -412,11 +421,11 @@ class JoinBlock:
             right.matched.view()[found.right - right.rows.first] = True
         if first is None:
             return found
-        return _Found(found.left[first], found.right[first], found.ranks[first])
+        return Found(found.left[first], found.right[first], found.ranks[first])
 
     def _with_unmatched(
-        self, found: _Found, gone: list[Expiring | None], start: int, stop: int
-    ) -> _Found:
+        self, found: Found, gone: list[Expiring | None], start: int, stop: int
+    ) -> Found:
         """Put the unmatched tuples that expire in these ranks among the pairs."""
         if self.kind in ("inner", "semi"):
             return found
@@ -437,11 +446,11 @@ class JoinBlock:
             ties.append(expired.arrived[part][lonely])
         order = np.lexsort((np.concatenate(ties), np.concatenate(phases), np.concatenate(ranks)))
         left, right, rank = (np.concatenate(parts)[order] for parts in (lefts, rights, ranks))
-        return _Found(left, right, rank)
+        return Found(left, right, rank)
 
     # -- output -----------------------------------------------------------------------------
 
-    def _output(self, found: _Found, position_of: Indices) -> Run:
+    def _output(self, found: Found, position_of: Indices) -> Run:
         """Gather the rows."""
         padded = self.kind in ("left", "right", "full")
         left, right = self.sides
@@ -493,7 +502,7 @@ class JoinBlock:
             yield Promise(int(ranks.position_of[event]), column, value, side.index)
 
 
-def _ties(found: _Found, ranks: Ranks) -> Indices:
+def _ties(found: Found, ranks: Ranks) -> Indices:
     """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
     is_right = np.zeros(ranks.count, np.int64)
     is_right[ranks.tuples[1]] = 1

@@ -118,7 +118,7 @@ class JoinSide:
         self.filter: Expression = TRUE
         self.columns: list[KeyColumn] = []
         self.seqs: Buffer | None = None
-        self._failures = failures
+        self.failures = failures
 
     # -- programming ------------------------------------------------------------------------
 
@@ -175,11 +175,11 @@ class JoinSide:
         self.seqs = None if condition == TRUE and self.share is None else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key) for key in keys]
         seq = self.rows.first
-        counted = self._failures.count
+        counted = self.failures.count
         for batch in self.rows.batches():
             self._store(self.keyed(batch, dictionary), seq, batch.num_rows)
             seq += batch.num_rows
-        self._failures.count = counted  # these tuples have been counted when they arrived
+        self.failures.count = counted  # these tuples have been counted when they arrived
 
     # -- arrival ----------------------------------------------------------------------------
 
@@ -188,13 +188,13 @@ class JoinSide:
         inputs = (batch,) if self.index == 0 else (batch, batch)
         passed: Indices | None = None
         if self.filter != TRUE:
-            passed = np.flatnonzero(select(inputs, self.filter, self._failures))
+            passed = np.flatnonzero(select(inputs, self.filter, self.failures))
             batch = take(batch, passed)
             inputs = (batch,) if self.index == 0 else (batch, batch)
         values: list[npt.NDArray[Any]] = []
         valid: list[Mask | None] = []
         for column in self.columns:
-            vector = evaluate(column.key.expression, inputs, self._failures)
+            vector = evaluate(column.key.expression, inputs, self.failures)
             if column.key.kind == "code":
                 values.append(dictionary.encode(vector.to_arrow()))
             elif column.key.kind == "native":

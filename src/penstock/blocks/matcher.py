@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.meeting import Rule
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
-from penstock.kernels.entry_index import EntryIndex
+from penstock.kernels.entry_index import EntryIndex, Looked
 from penstock.kernels.evaluate import select
 from penstock.kernels.merging import name_pairs, three
 from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
@@ -40,14 +40,30 @@ LONGEST_WORDS = 1 << 22
 
 @dataclass(frozen=True)
 class Probes:
-    """The probing tuples of one side: who they are, what they may see, and their keys."""
+    """The probing tuples of one side: who they are, what they may see, and their keys.
+
+    ``ranks`` are those of all the side's arrivals, ``at`` those of the ones that probe; ``stored``
+    is what they look at.
+    """
 
     numbers: Indices
     first_seq: int
     lo: Indices
     hi: Indices
     columns: Columns
-    by_time: bool
+    ranks: Indices
+    at: Indices
+    stored: Columns
+
+
+@dataclass
+class Tally:
+    """What is counted while pairs are looked for; it counts for the block once they are kept."""
+
+    probed: int = 0
+    comparisons: int = 0
+    failures: Failures = field(default_factory=Failures)
+    looked: list[tuple[EntryIndex, Looked, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,8 @@ class Matcher:
         residual = self._residual if compiled else self._everything
         if residual.condition == TRUE:
             return None
-        return np.flatnonzero(self._passes(residual, self._sides[0], left, right))
+        passed = self._passes(residual, self._sides[0], left, right, self.failures)
+        return np.flatnonzero(passed)
 
     def tidy_dictionary(self, arriving: int) -> None:
         """Start a new dictionary once most of its values are of tuples long gone."""
@@ -144,10 +161,18 @@ class Matcher:
         ) or self.dictionary.nbytes > max(LONGEST_WORDS, 4 * held):
             self.rebuild()
 
-    def probes(self, side: JoinSide, admitted: Admitted, keyed: Keyed, seen: Indices) -> Probes:
+    @property
+    def encodes(self) -> bool:
+        """Whether keys go through the dictionary, which both sides write to."""
+        return any(key.kind == "code" for keys in self.predicate.keys for key in keys)
+
+    def probes(
+        self, side: JoinSide, admitted: Admitted, keyed: Keyed, ranks: Indices, seen: Indices
+    ) -> Probes:
         """What the arriving tuples of ``side`` may see of the other side, and their keys.
 
-        ``seen`` is how many of the other side's newest tuples were there before each.
+        ``ranks`` are theirs; ``seen`` is how many of the other side's newest tuples were there
+        before each. What they look at is indexed from here on.
         """
         other = self._sides[1 - side.index]
         new_here, new_there = admitted.batch.num_rows, other.newest
@@ -162,15 +187,16 @@ class Matcher:
             if isinstance(side.window, Range):
                 upper = side.clock.later(times, side.window.size)
             # Of times out of order, the bounds are those of what came before or comes after.
-            expiry, stored = other.expiry.view(), other.times.view()
+            expiry, stamps = other.expiry.view(), other.times.view()
             latest = np.maximum.accumulate(expiry) if by_time else expiry
             lo += np.searchsorted(latest, low, side="right")
             if upper is not None:
-                earliest = np.minimum.accumulate(stored[::-1])[::-1] if by_time else stored
+                earliest = np.minimum.accumulate(stamps[::-1])[::-1] if by_time else stamps
                 hi = np.minimum(hi, other.rows.first + np.searchsorted(earliest, upper))
-        numbers = np.arange(new_here, dtype=np.int64)
+        numbers, at = np.arange(new_here, dtype=np.int64), ranks
         if keyed.passed is not None:
             numbers = keyed.passed
+            at = ranks[numbers]
             lo, hi = lo[numbers], hi[numbers]
             low = None if low is None else low[numbers]
             upper = None if upper is None else upper[numbers]
@@ -178,7 +204,11 @@ class Matcher:
         columns = Columns(
             keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
         )
-        return Probes(numbers, side.rows.next - new_here, lo, np.maximum(lo, hi), columns, by_time)
+        stored = other.stored_columns(by_time, columns.upper is not None)
+        if other.entry_index is not None and len(numbers) and self.in_range():
+            other.entry_index.update(other.first_entry, stored, columns)
+        hi = np.maximum(lo, hi)
+        return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
 
     @staticmethod
     def _validity(side: JoinSide, keyed: Keyed) -> list[npt.NDArray[np.bool_] | None]:
@@ -191,65 +221,65 @@ class Matcher:
         ]
 
     def match(
-        self,
-        side: JoinSide,
-        probes: Probes,
-        ranks: Indices,
-        start: int,
-        stop: int,
-        most: int | None,
+        self, side: JoinSide, probes: Probes, start: int, stop: int, most: int | None, tally: Tally
     ) -> tuple[Indices, Indices, Indices] | None:
         """The pairs that tuples of ``side`` ranked ``start .. stop - 1`` find, by rank and partner.
 
         As sequence numbers of the probes, of their partners, and the ranks. None if there are more
-        than ``most`` candidates that the kernel lets through.
+        than ``most`` candidates that the kernel lets through. Nothing is changed but the tally, so
+        threads may do this at the same time.
         """
         other = self._sides[1 - side.index]
-        probing = ranks[probes.numbers]
-        a, b = np.searchsorted(probing, (start, stop))
-        lo, hi = probes.lo[a:b], probes.hi[a:b]
-        candidates = int((hi - lo).sum())
+        a, b = np.searchsorted(probes.at, (start, stop)).tolist()
+        tally.probed += b - a
+        candidates = int((probes.hi[a:b] - probes.lo[a:b]).sum())
         capacity = candidates if most is None else min(candidates, most)
-        found = self._kernel(side, other, probes, a, b, capacity)
+        found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)
         if found is None:
             return None
         seqs, partners, which = named = three(len(found))
         stored, first = other.entry_numbers()
-        name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, ranks, named)
+        name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, probes.ranks, named)
         residual = self._residual if self.in_range() else self._everything
         if residual.condition != TRUE and len(seqs):
-            kept = np.flatnonzero(self._passes(residual, side, seqs, partners))
+            kept = np.flatnonzero(self._passes(residual, side, seqs, partners, tally.failures))
             seqs, partners, which = seqs[kept], partners[kept], which[kept]
         return seqs, partners, which
 
+    def settle(self, tally: Tally) -> None:
+        """Count what was counted, and let indexes learn from it; nobody is matching now."""
+        self.comparisons += tally.comparisons
+        self.failures.count += tally.failures.count
+        for index, looked, first, count in tally.looked:
+            index.learn(looked, first, count)
+
     def _kernel(
-        self, side: JoinSide, other: JoinSide, probes: Probes, a: int, b: int, capacity: int
+        self,
+        side: JoinSide,
+        other: JoinSide,
+        probes: Probes,
+        a: int,
+        b: int,
+        capacity: int,
+        candidates: int,
+        tally: Tally,
     ) -> Pairs | None:
-        lo, hi = probes.lo[a:b], probes.hi[a:b]
         if capacity == 0 or a == b:
             return np.empty(0, np.int64)
-        given = probes.columns
-        columns = Columns(
-            [key[a:b] for key in given.keys],
-            [None if valid is None else valid[a:b] for valid in given.valid],
-            None if given.lower is None else given.lower[a:b],
-            None if given.upper is None else given.upper[a:b],
-        )
-        stored = other.stored_columns(probes.by_time, given.upper is not None)
+        lo, hi = probes.lo[a:b], probes.hi[a:b]
+        columns, stored = probes.columns.part(a, b), probes.stored
         if self._compile and self.in_range():
-            if other.entry_index is not None:
-                first = other.first_entry
-                other.entry_index.update(first, stored, columns)
-                found, met = other.entry_index.find(
-                    first, lo, hi, columns, stored, self._constants, capacity
-                )
-                self.comparisons += met
-                return found
-            self.comparisons += int((hi - lo).sum())
+            index, first = other.entry_index, other.first_entry
+            if index is not None:
+                looked = index.look(first, lo, hi, columns, stored, self._constants, capacity)
+                tally.comparisons += looked.met
+                tally.looked.append((index, looked, first, len(stored.keys[0])))
+                return looked.pairs
+            tally.comparisons += candidates
             return pairs(
                 self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
             )
-        self.comparisons += int((hi - lo).sum())
+        tally.comparisons += candidates
         every = every_pair(lo, hi, capacity)
         if every is None or columns.lower is None or stored.lower is None:
             return every
@@ -280,14 +310,19 @@ class Matcher:
         return None if column.low is None or column.high is None else (column.low, column.high)
 
     def _passes(
-        self, residual: _Residual, side: JoinSide, seqs: Indices, partners: Indices
+        self,
+        residual: _Residual,
+        side: JoinSide,
+        seqs: Indices,
+        partners: Indices,
+        failures: Failures,
     ) -> npt.NDArray[np.bool_]:
         by_side = (seqs, partners) if side.index == 0 else (partners, seqs)
         inputs: list[pa.RecordBatch] = [
             s.rows.take(which, columns)
             for s, which, columns in zip(self._sides, by_side, residual.columns, strict=True)
         ]
-        return select(inputs, residual.condition, self.failures)
+        return select(inputs, residual.condition, failures)
 
 
 def _constant(value: Any, kind: pa.DataType) -> np.generic:

@@ -1,16 +1,34 @@
-"""From the flow that a query is to have to the cores that run it."""
+"""From the flow that a query is to have to the join block and the cores that run it."""
 
 from __future__ import annotations
 
+from penstock.blocks.join import JoinBlock
 from penstock.blocks.meeting import Meeting
 from penstock.flows.gathering import Stars
+from penstock.flows.handshake import Handshake
+from penstock.flows.low_latency_handshake import LowLatencyHandshake
+from penstock.flows.shared import Crew
 from penstock.flows.splitjoin import SplitJoin
 from penstock.flows.threads import Threads
+from penstock.program.blocks import JoinStreams
 from penstock.program.flow_choice import Flow
+
+
+def make_join(
+    instruction: JoinStreams, streams: tuple[str, str], compile_predicates: bool, flow: Flow
+) -> JoinBlock:
+    """A join block whose work the cores of the flow share."""
+    crew = Crew(flow.cores) if flow.name == "shared" and flow.cores > 1 else None
+    meeting = make_meeting(flow)
+    return JoinBlock(instruction, streams, compile_predicates, crew=crew, meeting=meeting)
 
 
 def make_meeting(flow: Flow) -> Meeting | None:
     """The cores of a flow, on threads; None where the join block does the work itself."""
     if flow.name == "splitjoin":
         return SplitJoin(flow.cores, flow.branching, Stars(flow.order, flow.precision), Threads)
+    if flow.name == "handshake":
+        return Handshake(flow.cores, Threads)
+    if flow.name == "low-latency-handshake":
+        return LowLatencyHandshake(flow.cores, Threads)
     return None

@@ -90,8 +90,10 @@ class StorageCore:
         """Take those whose turn it is here."""
         assert self.window is not None
         turn = (self._position - self._store_counter) % self._cores
-        mine = arrivals if self._cores == 1 else arrivals.take(slice(turn, None, self._cores))
         self._store_counter = (self._store_counter + len(arrivals)) % self._cores
+        if turn >= len(arrivals):
+            return
+        mine = arrivals if self._cores == 1 else arrivals.take(slice(turn, None, self._cores))
         self.stored += len(mine)
         self.window.append(mine)
 
@@ -151,12 +153,20 @@ class JoinCore:
             for storage, held in zip(self._storage, message.held, strict=True):
                 storage.program(message.rule, held)
             return
-        for storage, arrivals in zip(self._storage, message.arrivals, strict=True):
-            storage.store(arrivals)
+        # A tuple that comes alone is compared first: it is not among those it may meet.
+        alone = message.ranks[1] - message.ranks[0] == 1
+        if not alone:
+            self._store(message)
         yield from self._process(message)
+        if alone:
+            self._store(message)
         for side, storage in enumerate(self._storage):
             promise = None if message.promises is None else message.promises[1 - side]
             storage.expire(message.seen[side], promise)
+
+    def _store(self, chunk: Chunk) -> None:
+        for storage, arrivals in zip(self._storage, chunk.arrivals, strict=True):
+            storage.store(arrivals)
 
     def _process(self, chunk: Chunk) -> Iterator[Sent]:
         """Both streams side by side, a few arrivals at a time where there are many pairs."""

@@ -8,7 +8,7 @@ numbers, and by their times as long as these ascend; where they do not, the kern
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,16 @@ import numpy.typing as npt
 from penstock.blocks.buffer import Buffer
 from penstock.blocks.meeting import Arrivals, Met, Rule
 from penstock.kernels.entry_index import EntryIndex
-from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.nested_loop import Columns, Pairs, every_pair, kernel_for, pairs, split
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 MOST_PAIRS = 1 << 18
 """Pairs that one message may hold; a probe that has more alone is not divided."""
+
+
+NUMBERS = {"lo": 2, "low": -4, "upper": -3, "expiry": -2, "time": -1}
+"""Where :meth:`Arrivals.columns` has them."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,13 @@ class SubWindow:
         self._rule = rule
         self._like: Arrivals | None = None
         self._columns: list[Buffer | None] = []
+        self._views: list[Any] | None = None
         self._validity: list[Buffer | None] = []
         self._first = 0
         self._in_order = True
         self._index: EntryIndex | None = None
+        self._function: tuple[Any, Callable[..., Any]] | None = None
+        self._few_pairs: Pairs = np.empty(1024, np.int64)
         self.comparisons = 0
         if rule.kernel != "nested-loop" and rule.compiled and rule.predicate.keys[side]:
             index = EntryIndex(rule.predicate, side, rule.kernel)
@@ -90,6 +97,7 @@ class SubWindow:
                 buffer.append(column)
             elif buffer is not None:
                 buffer.repeat(True, len(arrivals))
+        self._views = None
 
     def _note_order(self, arrivals: Arrivals) -> None:
         times = arrivals.time if arrivals.time is not None else arrivals.low
@@ -106,6 +114,7 @@ class SubWindow:
         for column in self._columns:
             if column is not None:
                 column.drop(count)
+        self._views = None
         self._first += count
         if not len(self):
             self._in_order = True
@@ -118,7 +127,9 @@ class SubWindow:
 
     def count_before(self, seq: int) -> int:
         """How many tuples have numbers below this one."""
-        return 0 if self._like is None else int(np.searchsorted(self._seqs, seq))
+        if not len(self) or self._seqs[0] >= seq:
+            return 0
+        return int(self._seqs.searchsorted(seq))
 
     def count_expired(self, promise: int | float) -> int:
         """How many of the oldest have left a time window whose partners come from ``promise`` on.
@@ -156,7 +167,7 @@ class SubWindow:
 
     def _older_bounds(self, probes: Arrivals) -> _Bounds:
         seqs, expiry, times = self._seqs, self._named("expiry"), self._named("time")
-        lo, hi = np.searchsorted(seqs, probes.lo), np.searchsorted(seqs, probes.hi)
+        lo, hi = seqs.searchsorted(probes.lo), seqs.searchsorted(probes.hi)
         if expiry is None or probes.low is None:
             return _Bounds(lo, np.maximum(lo, hi))
         if self._in_order:
@@ -196,11 +207,44 @@ class SubWindow:
             return nobody()
         counted = self.comparisons
         bounds = self._older_bounds(probes)
-        found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
+        found = self._few(probes, bounds, compiled) if len(probes) == 1 else None
+        if found is None:
+            found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
         if found is None:
             self.comparisons = counted  # they will be made again
             return None
         return self._named_pairs(probes, 0, found)
+
+    def _few(self, probes: Arrivals, bounds: _Bounds, compiled: bool) -> Pairs | None:
+        """The pairs of a single probe by the nested loop, if they are few; None: look again.
+
+        A single tuple is not to wait for memory, or for the choice of a function, at every step.
+        """
+        rule = self._rule
+        timed = bounds.probe[0] is not None
+        if self._index is not None or not (compiled and rule.compiled) or timed or not probes.keys:
+            return None
+        keys, valid = self._keys, self._valid
+        shape = (probes.valid, [v is None for v in valid])
+        if any(v is not None for v in probes.valid):
+            return None
+        if self._function is None or self._function[0] != shape:
+            probe, stored = Columns(probes.keys, probes.valid), Columns(keys, valid)
+            found = kernel_for(rule.predicate, 1 - self.side, probe, stored)
+            self._function = (shape, found)
+        given = [v for v in valid if v is not None]
+        out = self._few_pairs
+        count = int(
+            self._function[1](
+                bounds.lo, bounds.hi, *probes.keys, *keys, *given, *rule.constants, out
+            )
+        )
+        if count < 0:
+            return None
+        self.comparisons += int(bounds.hi[0] - bounds.lo[0])
+        few = out[:count].copy()
+        few.sort()
+        return few
 
     def _search(
         self, probes: Arrivals, bounds: _Bounds, compiled: bool, indexed: bool
@@ -286,13 +330,14 @@ class SubWindow:
     # -- columns ----------------------------------------------------------------------------
 
     def _view(self, number: int) -> Any:
-        column = self._columns[number] if self._columns else None
-        return None if column is None else column.view()
+        """A column as it stands; looked up again only after a change."""
+        if self._views is None:
+            self._views = [None if c is None else c.view() for c in self._columns]
+        return self._views[number] if self._views else None
 
     def _named(self, name: str) -> Array | None:
         """A column by its name in :class:`Arrivals`; None if the tuples have none."""
-        numbers = {"lo": 2, "low": -4, "upper": -3, "expiry": -2, "time": -1}
-        view: Array | None = self._view(numbers[name])
+        view: Array | None = self._view(NUMBERS[name])
         return view
 
     @property

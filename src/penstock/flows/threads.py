@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.flows.bell import Bell
 from penstock.flows.fifo import Fifo
 from penstock.flows.network import Network, Port, Sent, Unit
 
@@ -29,8 +30,8 @@ class Threads:
     """Runs a network. ``capacity`` bounds every FIFO."""
 
     def __init__(self, network: Network, capacity: int = CAPACITY) -> None:
-        self._wakes = threading.Event()
-        self._workers = {unit.name: _Worker(unit, self._wakes) for unit in network.units}
+        self._bell = Bell()
+        self._workers = {unit.name: _Worker(unit, self._bell) for unit in network.units}
         self._entries: dict[str, tuple[Fifo, _Worker]] = {}
         self._exits: list[tuple[str, Fifo, _Worker]] = []
         for (source, output), (target, port) in network.wires.items():
@@ -49,7 +50,10 @@ class Threads:
         self._own = [
             self._workers[unit.name] for unit in network.units if unit.name in network.at_ends
         ]
-        for worker in self._workers.values():
+        self._all = list(self._workers.values())
+        for worker in self._all:
+            worker.fellows = self._all
+        for worker in self._all:
             if worker not in self._own:
                 worker.start()
 
@@ -78,17 +82,16 @@ class Threads:
 
     def wait(self) -> None:
         """Return once something has come out, somebody has made room, or nothing moves."""
-        self._wakes.clear()
-        if self._do_own() or self._has_come_out() or self.settled():
-            self._check()
-            return
-        self._wakes.wait()
+        self._bell.is_awaited = True
+        if not self._do_own() and not self._has_come_out() and not self.settled():
+            self._bell.wait()
+        self._bell.is_awaited = False
         self._check()
 
     def settled(self) -> bool:
         """Whether no message is on its way and no unit has anything to do."""
         self._do_own()
-        workers = self._workers.values()
+        workers = self._all
         # A worker that is seen idle may be given something by one that is looked at later; that
         # one has then taken a message meanwhile.
         before = sum(worker.taken for worker in workers)
@@ -124,7 +127,7 @@ class Threads:
         return any(len(fifo) for _, fifo, _ in self._exits)
 
     def _check(self) -> None:
-        for worker in self._workers.values():
+        for worker in self._all:
             if worker.failure is not None:
                 error, where = worker.failure, f"{worker.unit.name} failed at {worker.taking}"
                 raise CoreFailed(
@@ -136,25 +139,25 @@ class Threads:
 class _Worker:
     """A thread and its unit."""
 
-    def __init__(self, unit: Unit, driver: threading.Event) -> None:
+    def __init__(self, unit: Unit, driver: Bell) -> None:
         self.unit = unit
         self.inputs: dict[Port, tuple[Fifo, _Worker | None]] = {}
         self.outputs: dict[Port, Fifo] = {}
         self.readers: dict[Port, _Worker] = {}
+        self.fellows: list[_Worker] = []
         self.failure: BaseException | None = None
         self.taking: Any = None
         self.busy = 0.0
         self.taken = 0
         self._driver = driver
-        self._bell = threading.Event()
-        self._parked = False
-        self._idle = True
+        self._bell = Bell()
+        self._waits = True
         self._stopped = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Let a thread of its own do the work of the unit."""
-        self._idle = False
+        self._waits = False
         name = f"penstock {self.unit.name}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -162,7 +165,7 @@ class _Worker:
     def stop(self) -> None:
         """Ask the thread to end."""
         self._stopped = True
-        self._bell.set()
+        self._bell.ring()
 
     def join(self) -> None:
         """Wait until the thread has ended."""
@@ -171,16 +174,17 @@ class _Worker:
 
     def wake(self) -> None:
         """Something may have changed for this unit."""
-        if self._parked:
-            self._bell.set()
-        elif self._thread is None:
-            self._driver.set()
+        if self._thread is None:
+            self._driver.ring()
+        else:
+            self._bell.ring()
 
     @property
     def is_idle(self) -> bool:
         """Whether it waits, and for nothing that is there already."""
-        waiting = any(len(fifo) for fifo, _ in self.inputs.values())
-        return self._idle and not self._bell.is_set() and not waiting
+        if not self._waits or self._bell.has_rung:
+            return False
+        return not any(len(fifo) for fifo, _ in self.inputs.values())
 
     def _run(self) -> None:
         try:
@@ -189,26 +193,25 @@ class _Worker:
                     self._park()
         except BaseException as error:
             self.failure = error
-            self._driver.set()
+            self._driver.ring()
 
     def _park(self) -> None:
-        self._bell.clear()
-        self._parked = True
-        # Looked at again: whoever wrote before it was parked saw no need to ring.
+        self._bell.is_awaited = True
+        # Looked at again: whoever wrote before that saw no need to ring.
         if not self.work() and not self._stopped:
-            self._idle = True
-            self._driver.set()
+            self._waits = True
+            if self._driver.is_awaited and all(worker.is_idle for worker in self.fellows):
+                self._driver.ring()
             self._bell.wait()
-            self._idle = False
-        self._parked = False
+            self._waits = False
+        self._bell.is_awaited = False
 
     def _await_room(self, fifo: Fifo) -> None:
         while not fifo.has_room and not self._stopped:
-            self._bell.clear()
-            self._parked = True
+            self._bell.is_awaited = True
             if not fifo.has_room and not self._stopped:
                 self._bell.wait()
-            self._parked = False
+            self._bell.is_awaited = False
 
     def _room_for(self, port: Port) -> bool:
         needed = self.unit.needs(port)
@@ -231,7 +234,7 @@ class _Worker:
             if source is not None:
                 source.wake()
             else:
-                self._driver.set()
+                self._driver.ring()
             self._put_all(self.unit.step(port, message), self.unit.needs(port) or ())
             worked = True
         worked |= self._put_all(self.unit.forward(self._has_room), ())
@@ -251,5 +254,5 @@ class _Worker:
             if reader is not None:
                 reader.wake()
             else:
-                self._driver.set()
+                self._driver.ring()
         return sent

@@ -68,6 +68,34 @@ class Choice:
         return "band" if both else "sorted"
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What came of looking for partners.
+
+    Parameters
+    ----------
+    pairs
+        By probe and then by stored index; None if there are too many.
+    met
+        How many candidates there were.
+    crowd
+        How many of them were in segments.
+    most
+        The most pairs that one segment had.
+    probes
+        How many looked.
+    live
+        How many entries they might have met, all together; 0 if that does not matter.
+    """
+
+    pairs: Pairs | None
+    met: int
+    crowd: int
+    most: int
+    probes: int
+    live: int
+
+
 class EntryIndex:
     """Segments over the entries of one side, which the other side's probes look into.
 
@@ -259,18 +287,34 @@ class EntryIndex:
 
         None instead of pairs if there are more than ``capacity``.
         """
+        looked = self.look(first, lo, hi, probe, stored, constants, capacity)
+        self.learn(looked, first, len(stored.keys[0]))
+        return looked.pairs, looked.met
+
+    def look(
+        self,
+        first: int,
+        lo: Indices,
+        hi: Indices,
+        probe: Columns,
+        stored: Columns,
+        constants: Sequence[np.generic],
+        capacity: int,
+    ) -> Looked:
+        """As :meth:`find`, but nothing is changed: threads may look at the same time."""
         parts: list[Pairs] = []
-        met = 0
-        probes = self._probes(lo, hi, probe)
-        for segment in self._segments:
+        segments, met, most = self._segments, 0, 0
+        probes = self._probes(segments, lo, hi, probe)
+        for segment in segments:
             found, candidates = self._look_into(segment, first, probes, stored, constants, capacity)
             met += candidates
             if found is None:
-                return None, met
+                return Looked(None, met, met, most, len(lo), 0)
             parts.append(found)
+            most = max(most, len(found))
             capacity -= len(found)
         crowd = met
-        done = self._segments[-1].last - first if self._segments else 0
+        done = segments[-1].last - first if segments else 0
         if done < len(stored.keys[0]):
             tail_lo, tail_hi = np.maximum(lo, done), np.maximum(hi, done)
             met += int((tail_hi - tail_lo).sum())
@@ -285,29 +329,33 @@ class EntryIndex:
                 capacity,
             )
             if tail is None:
-                return None, met
+                return Looked(None, met, crowd, most, len(lo), 0)
             parts.append(tail)
-        if self._segments:
-            self._judge(crowd, first, lo, hi, len(stored.keys[0]))
+        live = int(np.maximum(hi - lo, 0).sum()) if crowd > CROWDED * len(lo) else 0
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
         joined.sort()
-        return joined, met
+        return Looked(joined, met, crowd, most, len(lo), live)
 
-    def _judge(self, crowd: int, first: int, lo: Indices, hi: Indices, count: int) -> None:
-        """Give the index up if the sample promised better than its buckets can tell apart.
+    def learn(self, looked: Looked, first: int, count: int) -> None:
+        """Draw conclusions from a look, now that nobody is looking; there are ``count`` entries.
 
-        ``crowd`` is how many candidates the probes met in segments.
+        The index is given up if the sample promised better than its buckets can tell apart.
         """
-        if crowd <= CROWDED * len(lo) or crowd <= TOO_MANY * float(np.maximum(hi - lo, 0).sum()):
+        if looked.pairs is None or not self._segments:
+            return
+        self._found = max(looked.most, self._found // 2)
+        if looked.crowd <= max(CROWDED * looked.probes, TOO_MANY * looked.live):
             self._failures = 0
             return
         self._give_up(first, first + count)
         self._failures = min(self._failures + 1, MOST_FAILURES)
 
-    def _probes(self, lo: Indices, hi: Indices, probe: Columns) -> _Probes:
+    def _probes(
+        self, segments: Sequence[Segment], lo: Indices, hi: Indices, probe: Columns
+    ) -> _Probes:
         """The probes in the order in which they are to look into the segments."""
         side = 1 - self._side
-        largest = max(self._segments, key=len, default=None)
+        largest = max(segments, key=len, default=None)
         order = np.arange(len(lo), dtype=np.int32)
         if largest is not None and len(largest) > IN_CACHE and len(lo) > 1:
             # Probes of one region one after another: what they look at is in the cache.
@@ -343,7 +391,6 @@ class EntryIndex:
                 *constants, out,
             )  # fmt: skip
             if found >= 0:
-                self._found = max(found, self._found // 2)
                 return out[:found], int(candidates)
             if room == capacity:
                 return None, int(candidates)

@@ -40,6 +40,15 @@ class Columns:
         given = [v for v in self.valid if v is not None]
         return [*self.keys, *given, *(b for b in (self.lower, self.upper) if b is not None)]
 
+    def part(self, start: int, stop: int) -> Columns:
+        """Neighbouring elements of each column."""
+        return Columns(
+            [key[start:stop] for key in self.keys],
+            [None if valid is None else valid[start:stop] for valid in self.valid],
+            None if self.lower is None else self.lower[start:stop],
+            None if self.upper is None else self.upper[start:stop],
+        )
+
     def take(self, order: Array) -> Columns:
         """The given elements of each column."""
 

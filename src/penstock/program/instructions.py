@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 from penstock.streams.schema import Stream
 
 
@@ -30,14 +31,15 @@ class Derive:
 class Install:
     """Start a query, with empty windows.
 
-    ``order`` overrides its EMIT ORDER, ``kernel`` the choice of its joins' kernel; both hold for
-    later changes too.
+    ``order`` overrides its EMIT ORDER, ``kernel`` the choice of its joins' kernel, ``flow`` how
+    cores share them; all of it holds for later changes too.
     """
 
     query: str
     text: str
     order: str | None = None
     kernel: str | None = None
+    flow: FlowChoice = ANY_FLOW
 
 
 @dataclass(frozen=True)

@@ -165,16 +165,31 @@ def test_a_script_that_is_killed_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("cores", "query", "flow"),
+    ("cores", "query", "flow", "shared"),
     [
-        (1, "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x", "three-step"),
-        (2, "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x", "splitjoin"),
-        (2, "SELECT r.x FROM R [ROWS 2] AS r LEFT JOIN S [ROWS 2] AS s ON r.x = s.x", "three-step"),
-        (2, "SELECT r.x FROM R AS r", None),
+        (
+            1,
+            "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x",
+            "splitjoin",
+            [[0, [20, 20], [20, 20]]],
+        ),
+        (
+            2,
+            "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x",
+            "splitjoin",
+            [[0, [10, 10], [20, 20]], [1, [10, 10], [20, 20]]],
+        ),
+        (
+            2,
+            "SELECT r.x FROM R [ROWS 2] AS r LEFT JOIN S [ROWS 2] AS s ON r.x = s.x",
+            "splitjoin",
+            [[0, [20, 20], [20, 20]]],
+        ),
+        (2, "SELECT r.x FROM R AS r", None, []),
     ],
 )
 def test_the_summary_tells_what_spark_did(
-    tmp_path: Path, cores: int, query: str, flow: str | None
+    tmp_path: Path, cores: int, query: str, flow: str | None, shared: list[object]
 ) -> None:
     (tmp_path / "q.sql").write_text(query)
     command = ["run", tmp_path / "q.sql", *files(tmp_path, 1, 20), "--cores", cores]
@@ -183,11 +198,12 @@ def test_the_summary_tells_what_spark_did(
         assert call(*command) == 0
     told = json.loads((tmp_path / "s.json").read_text())
     assert list(told) == [
-        "engine", "kernel", "flow", "tuples_in", "rows_out", "late", "dead_letters", "seconds",
-        "tuples_per_second", "batches", "spark_version",
+        "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
+        "seconds", "tuples_per_second", "batches", "spark_version",
     ]  # fmt: skip
     assert (told["engine"], told["flow"], told["spark_version"]) == ("spark", flow, "in process")
     assert told["tuples_in"] == 40 if flow else 20
+    assert [[core["core"], core["stored"], core["probed"]] for core in told["cores"]] == shared
     assert told["batches"] > 1
     assert told["tuples_per_second"] == pytest.approx(told["tuples_in"] / told["seconds"])
 

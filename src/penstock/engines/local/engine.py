@@ -17,10 +17,12 @@ from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.statements import run_statements
-from penstock.errors import BufferFull, InputError, MemoryLimit
+from penstock.errors import InputError, MemoryLimit
 from penstock.program.blocks import Program
 from penstock.program.compile import compile_plan
 from penstock.program.explain import explain
+from penstock.program.flow_choice import Flow, FlowChoice
+from penstock.program.flow_reason import explain_flow
 from penstock.program.instructions import (
     Change,
     CreateStream,
@@ -159,8 +161,8 @@ class Engine:
         """How many punctuations said less than an earlier one."""
         return self._processing.ignored_punctuations
 
-    def _new_query(self, name: str, program: Program, derived: bool) -> Query[Pipeline]:
-        pipeline = Pipeline(program, self.compile_predicates)
+    def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
+        pipeline = Pipeline(program, self.compile_predicates, flow=flow)
         return Query(self, name, pipeline, derived, self.buffer_rows)
 
     # -- statements -------------------------------------------------------------------------
@@ -187,16 +189,33 @@ class Engine:
         name: str | None = None,
         order: str | None = None,
         kernel: str | None = None,
+        *,
+        flow: str | None = None,
+        cores: int | None = None,
+        branching: int | None = None,
+        precision: int | None = None,
+        admission: str | None = None,
     ) -> Query[Pipeline]:
         """Start a query, with empty windows, exactly here in the input.
 
-        ``order`` overrides its EMIT ORDER; ``kernel`` forces nested-loop, hash, band or sorted.
+        Parameters
+        ----------
+        order, precision
+            Override its EMIT ORDER.
+        kernel
+            Forces nested-loop, hash, band or sorted.
+        flow, cores, branching
+            How so many cores share its joins: three-step, shared, splitjoin (whose distribution
+            tree branches so many ways), celljoin, handshake or low-latency-handshake.
+        admission
+            ``wait``: while its output is full, ``push`` waits. ``shed``: its input is dropped.
         """
+        choice = FlowChoice(flow, cores, branching, precision, admission)
         with self._lock:
             while name is None:
                 self._names += 1
                 name = self._registry.free_name(f"q{self._names}")
-            self.feed([Install(name, sql, order, kernel)])
+            self.feed([Install(name, sql, order, kernel, choice)])
             return self._registry.queries[name.lower()]
 
     def change(self, name: str, sql: str) -> None:
@@ -211,10 +230,27 @@ class Engine:
         """Forget every query and every stream, exactly here in the input."""
         self.feed([Reset()])
 
-    def explain(self, sql: str, kernel: str | None = None) -> str:
-        """The plan, program and kernel of a query over the streams there are."""
-        plan = self._registry.bind(sql)
-        return explain(plan, compile_plan(plan, kernel))
+    def explain(
+        self,
+        sql: str,
+        kernel: str | None = None,
+        *,
+        order: str | None = None,
+        flow: str | None = None,
+        cores: int | None = None,
+        branching: int | None = None,
+        precision: int | None = None,
+        admission: str | None = None,
+    ) -> str:
+        """The plan, program, kernel and flow of a query over the streams there are."""
+        choice = FlowChoice(flow, cores, branching, precision, admission)
+        return self._explain(sql, order, kernel, choice)
+
+    def _explain(self, sql: str, order: str | None, kernel: str | None, choice: FlowChoice) -> str:
+        plan = self._registry.plan(sql, order, choice)
+        program = compile_plan(plan, kernel)
+        flow = explain_flow(choice, self._registry.decide(choice, program), program)
+        return f"{explain(plan, program)}\n{flow}"
 
     # -- input ------------------------------------------------------------------------------
 
@@ -281,14 +317,7 @@ class Engine:
     def _wait_for(self, query: Query[Pipeline], taken: int) -> None:
         """Wait until the query has room; it is an error if nobody makes it in time."""
         if query._is_full() and not query._wait_for_room(self.push_timeout):
-            raise BufferFull(
-                f"query {query.name!r} holds {query._waiting_rows} rows and "
-                f"{query._waiting_letters} letters that nobody has drained in "
-                f"{self.push_timeout:g} seconds; {taken} tuples of this push were taken",
-                f"Call rows(), late() and dead_letters() of {query.name!r}, then push the rest; "
-                "or connect with a larger buffer_rows or push_timeout.",
-                taken,
-            )
+            raise query._full_error(self.push_timeout, taken)
 
     def _resume(self, work: Iterator[Query[Pipeline]]) -> Query[Pipeline] | None:
         """Go on until a query's output is full (then that query) or all is done (then None)."""

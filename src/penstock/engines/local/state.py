@@ -21,6 +21,7 @@ from penstock.engines.local.engine import Engine
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.shared.query import Query, Result
 from penstock.engines.shared.running import Letter, written
+from penstock.engines.shared.saved import load_choice, save_choice
 from penstock.errors import StateError
 from penstock.program.instructions import CreateStream
 from penstock.streams.schema import Stream
@@ -170,6 +171,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[
         "text": query.text,
         "order": query.order,
         "kernel": query.kernel,
+        "flow": save_choice(query.flow),
         "derived": query.derived,
         "rows_out": query._rows_out,
         "counts": query._counts,
@@ -181,9 +183,11 @@ def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[
 
 
 def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine: Engine) -> None:
-    program = engine._registry.program(saved["text"], saved["order"], saved["kernel"])
-    query = engine._new_query(saved["name"], program, saved["derived"])
-    query.order, query.kernel = saved["order"], saved["kernel"]
+    registry, choice = engine._registry, load_choice(saved.get("flow"))
+    program = registry.program(saved["text"], saved["order"], saved["kernel"], choice)
+    flow = registry.decide(choice, program)
+    query = engine._new_query(saved["name"], program, saved["derived"], flow)
+    query.order, query.kernel, query.flow = saved["order"], saved["kernel"], choice
     engine._registry.queries[query.name.lower()] = query
     if query.derived:
         bounded = all(scan.stream.bounded for scan in program.scans)

@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
-from penstock.flows.make import make_meeting
+from penstock.flows.make import make_join
 from penstock.program.blocks import (
     BlockInstruction,
     JoinStreams,
@@ -72,8 +73,9 @@ class Pipeline:
     def _make(self, instruction: BlockInstruction) -> Block:
         if isinstance(instruction, JoinStreams):
             left, right = (self._stream(number) for number in instruction.inputs)
-            meeting = None if self.flow is None else make_meeting(self.flow)
-            return JoinBlock(instruction, (left, right), self._compile, self._share, meeting)
+            if self.flow is None:
+                return JoinBlock(instruction, (left, right), self._compile, self._share)
+            return make_join(instruction, (left, right), self._compile, self.flow)
         if isinstance(instruction, SelectRows):
             return SelectBlock(instruction)
         if isinstance(instruction, ProjectColumns):
@@ -188,6 +190,7 @@ class Pipeline:
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
+            "cores": core_figures(joins),
             **{key: value for join in joins for key, value in join.measures().items()},
         }
 

@@ -212,7 +212,8 @@ class Processing(Generic[Q]):
             yield from self._process(known, [], only=query)
 
     def _change(self, instruction: Change, position: int) -> Iterator[Q]:
-        query, program = self._registry.changed(instruction)
+        query, program, flow = self._registry.changed(instruction)
+        query.pipeline.flow = flow
         if not query.here:
             query.pipeline.program = program
             return

@@ -16,8 +16,9 @@ import pyarrow as pa
 from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.loose_rows import LooseRows, Source
 from penstock.engines.shared.running import Letter, count, letter_batch, written
-from penstock.errors import PenstockError
+from penstock.errors import BufferFull, PenstockError
 from penstock.program.blocks import Program
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 
 
 class Hosting(Protocol):
@@ -41,7 +42,9 @@ class Steering(Protocol):
 
     def drop(self, name: str) -> None: ...
 
-    def explain(self, sql: str, kernel: str | None = None) -> str: ...
+    def _explain(
+        self, sql: str, order: str | None, kernel: str | None, choice: FlowChoice
+    ) -> str: ...
 
     def _go_on(self) -> None:
         """Somebody has drained."""
@@ -71,6 +74,7 @@ class Query(Generic[H]):
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.flow: FlowChoice = ANY_FLOW
         self.here = True
         self.failure: PenstockError | None = None
         self._last_metrics: dict[str, Any] | None = None
@@ -228,6 +232,17 @@ class Query(Generic[H]):
                     return not self._is_full()
         return True
 
+    def _full_error(self, seconds: float, taken: int) -> BufferFull:
+        """The error of a push of which so many tuples were taken before nobody drained."""
+        return BufferFull(
+            f"query {self.name!r} holds {self._waiting_rows} rows and {self._waiting_letters} "
+            f"letters that nobody has drained in {seconds:g} seconds; {taken} tuples of this push "
+            "were taken",
+            f"Call rows(), late() and dead_letters() of {self.name!r}, then push the rest; or "
+            "connect with a larger buffer_rows or push_timeout.",
+            taken,
+        )
+
     # -- steering ---------------------------------------------------------------------------
 
     def change(self, sql: str) -> None:
@@ -239,8 +254,8 @@ class Query(Generic[H]):
         self._engine.drop(self.name)
 
     def explain(self) -> str:
-        """The plan, the program and the kernel, with the reason for it."""
-        return self._engine.explain(self.text, self.kernel)
+        """The plan, the program, the kernel and the flow, with the reasons for them."""
+        return self._engine._explain(self.text, self.order, self.kernel, self.flow)
 
     def metrics(self) -> dict[str, Any]:
         """Counts since the query was installed, and the state of its windows."""

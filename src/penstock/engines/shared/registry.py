@@ -11,6 +11,7 @@ from penstock.engines.shared.running import Known
 from penstock.errors import InputError, PenstockError
 from penstock.program.blocks import Program
 from penstock.program.compile import check_change, compile_plan
+from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice, decide
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
@@ -27,16 +28,19 @@ class Registry(Generic[Q]):
 
     ``promises`` has the source promise of each stream by column (None: of whatever column a window
     is on), ``ended`` the streams that have ended. Both know derived streams too. ``new_query``
-    makes what is kept of a query: of its name, its program, and whether it is a derived stream.
+    makes what is kept of a query: of its name, its program, whether it is a derived stream, and its
+    flow, which ``decide`` says, or refuses.
     """
 
     def __init__(
         self,
         windows_required: bool,
         order_column: str | None,
-        new_query: Callable[[str, Program, bool], Q],
+        new_query: Callable[[str, Program, bool, Flow], Q],
+        decide: Callable[[FlowChoice, Program], Flow] = decide,
     ) -> None:
         self._new_query = new_query
+        self.decide = decide
         self.catalog = Catalog(windows_required=windows_required)
         self.order_column = order_column
         self.queries: dict[str, Q] = {}
@@ -121,14 +125,24 @@ class Registry(Generic[Q]):
         """A query bound to the streams there are."""
         return bind(parse_query(sql), self.catalog, order_column=self.order_column)
 
-    def program(self, text: str, order: str | None, kernel: str | None = None) -> Program:
-        """The program of a query; ``order`` overrides what its text says."""
+    def program(
+        self,
+        text: str,
+        order: str | None,
+        kernel: str | None = None,
+        flow: FlowChoice = ANY_FLOW,
+    ) -> Program:
+        """The program of a query; ``order`` and a precision override what its text says."""
+        return compile_plan(self.plan(text, order, flow), kernel)
+
+    def plan(self, text: str, order: str | None, flow: FlowChoice) -> Plan:
+        """The plan of a query, with the order that is asked for."""
         plan = self.bind(text)
         if order is not None:
             if order not in ("none", "outer", "inner"):
                 raise InputError(f"unknown order {order!r}", "Write none, outer or inner.")
             plan = replace(plan, order=order)
-        return compile_plan(plan, kernel)
+        return plan if flow.precision is None else replace(plan, precision=flow.precision)
 
     # -- instructions -----------------------------------------------------------------------
 
@@ -140,9 +154,10 @@ class Registry(Generic[Q]):
     def install(self, instruction: Install) -> Q:
         """Know a query, or refuse it."""
         self.check_free(instruction.query)
-        program = self.program(instruction.text, instruction.order, instruction.kernel)
-        query = self._new_query(instruction.query, program, False)
-        query.order, query.kernel = instruction.order, instruction.kernel
+        order, kernel, choice = instruction.order, instruction.kernel, instruction.flow
+        program = self.program(instruction.text, order, kernel, choice)
+        query = self._new_query(instruction.query, program, False, self.decide(choice, program))
+        query.order, query.kernel, query.flow = order, kernel, choice
         self.queries[query.name.lower()] = query
         return query
 
@@ -152,15 +167,20 @@ class Registry(Generic[Q]):
         plan = self.bind(instruction.text)
         bounded = all(scan.stream.bounded for scan in plan.scans)
         stream = Stream.of(instruction.name, plan.schema, bounded=bounded, derived=True)
-        query = self._new_query(stream.name, compile_plan(plan), True)
+        program = compile_plan(plan)
+        query = self._new_query(stream.name, program, True, self.decide(ANY_FLOW, program))
         self.queries[query.name.lower()] = query
         self.catalog.add(stream)
         return query
 
-    def changed(self, instruction: Change) -> tuple[Q, Program]:
-        """The query to change and its new program, which it can take; nothing is changed yet."""
+    def changed(self, instruction: Change) -> tuple[Q, Program, Flow]:
+        """The query to change, its new program and flow, which it can take.
+
+        Nothing is changed yet.
+        """
         query = self.query(instruction.query)
-        program = self.program(instruction.text, query.order, query.kernel)
+        program = self.program(instruction.text, query.order, query.kernel, query.flow)
+        flow = self.decide(query.flow, program)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
             raise PenstockError(
@@ -168,7 +188,7 @@ class Registry(Generic[Q]):
                 f"make them {describe(program.schema)}, since queries may read it",
                 "Keep its columns, or derive a new stream.",
             )
-        return query, program
+        return query, program, flow
 
     def reset(self) -> list[Q]:
         """Forget everything; returns the queries there were."""

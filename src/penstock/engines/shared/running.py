@@ -12,6 +12,7 @@ from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
+from penstock.program.flow_choice import FlowChoice
 from penstock.streams.literals import format_rows
 
 
@@ -56,6 +57,7 @@ class Known(Protocol):
     derived: bool
     order: str | None
     kernel: str | None
+    flow: FlowChoice
 
     @property
     def program(self) -> Program: ...

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.blocks.state import physical, plain
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Known
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 from penstock.program.instructions import CreateStream, Derive, Install
 from penstock.streams.schema import Stream
 
@@ -36,6 +37,16 @@ def load_stream(saved: dict[str, Any]) -> Stream:
     return Stream(saved["name"], schema, saved["time"], saved["bounded"], slack=slack)
 
 
+def save_choice(choice: FlowChoice) -> dict[str, Any]:
+    """What was asked for of a flow, without what was not."""
+    return {name: value for name, value in vars(choice).items() if value is not None}
+
+
+def load_choice(saved: dict[str, Any] | None) -> FlowChoice:
+    """The choice that :func:`save_choice` was given; of none at all, any flow."""
+    return FlowChoice(**saved) if saved else ANY_FLOW
+
+
 def save_registry(registry: Registry[Q]) -> dict[str, Any]:
     """What the registry knows, oldest first. Queries are saved by the text in force."""
     return {
@@ -46,6 +57,7 @@ def save_registry(registry: Registry[Q]) -> dict[str, Any]:
                 "text": query.program.text,
                 "order": query.order,
                 "kernel": query.kernel,
+                "flow": save_choice(query.flow),
                 "derived": query.derived,
             }
             for query in registry.queries.values()
@@ -67,7 +79,8 @@ def load_registry(registry: Registry[Q], saved: dict[str, Any]) -> None:
             registry.derive(Derive(query["name"], query["text"]))
         else:
             text, order, kernel = query["text"], query["order"], query["kernel"]
-            registry.install(Install(query["name"], text, order, kernel))
+            flow = load_choice(query.get("flow"))
+            registry.install(Install(query["name"], text, order, kernel, flow))
     registry.ended = set(saved["ended"])
     registry.promises = {
         name: {column: physical(value) for column, value in promises}

@@ -25,7 +25,8 @@ from penstock.engines.shared.statements import run_statements
 from penstock.engines.spark.batch import Batch
 from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.delivery import Deliveries
-from penstock.engines.spark.distribution import describe
+from penstock.engines.spark.explaining import explain_plan
+from penstock.engines.spark.flow import decide_on_spark
 from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.keeping import Keeping
@@ -34,8 +35,7 @@ from penstock.engines.spark.registry import Recorder
 from penstock.engines.spark.resident import Resident
 from penstock.engines.spark.session import open_session
 from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
-from penstock.program.compile import compile_plan
-from penstock.program.explain import explain
+from penstock.program.flow_choice import FlowChoice
 from penstock.program.instructions import Change, CreateStream, Drop, Install, Instruction, Reset
 from penstock.sql.catalog import Catalog
 from penstock.streams.convert import to_batches
@@ -113,7 +113,10 @@ class Engine:
         self._closed = False
         self._checkpoint = Checkpoint(None if checkpoint is None else Path(checkpoint), cores)
         self._registry: Registry[Query[Placed]] = Registry(
-            windows_required, order_column, lambda *query: self._recorder.new_query(*query)
+            windows_required,
+            order_column,
+            lambda *query: self._recorder.new_query(*query),
+            lambda choice, program: decide_on_spark(choice, program, cores),
         )
         self._recorder = Recorder(self, self._registry, self._checkpoint, buffer_rows)
         options = (batch_rows, compile_predicates, windows_required, order_column)
@@ -233,16 +236,24 @@ class Engine:
         name: str | None = None,
         order: str | None = None,
         kernel: str | None = None,
+        *,
+        flow: str | None = None,
+        cores: int | None = None,
+        branching: int | None = None,
+        precision: int | None = None,
+        admission: str | None = None,
     ) -> Query[Placed]:
         """Start a query, with empty windows, exactly here in the input.
 
-        ``order`` overrides its EMIT ORDER; ``kernel`` forces nested-loop, hash, band or sorted.
+        The options are those of the embedded engine. The flow here is ``splitjoin``, and what only
+        other flows have is refused with the reason.
         """
+        choice = FlowChoice(flow, cores, branching, precision, admission)
         with self._lock:
             while name is None:
                 self._recorder.names += 1
                 name = self._registry.free_name(f"q{self._recorder.names}")
-            self.feed([Install(name, sql, order, kernel)])
+            self.feed([Install(name, sql, order, kernel, choice)])
             return self._registry.queries[name.lower()]
 
     def change(self, name: str, sql: str) -> None:
@@ -257,11 +268,25 @@ class Engine:
         """Forget every query and every stream, exactly here in the input."""
         self.feed([Reset()])
 
-    def explain(self, sql: str, kernel: str | None = None) -> str:
-        """The plan, program and kernel of a query over the streams there are."""
-        plan = self._registry.bind(sql)
-        program = compile_plan(plan, kernel)
-        return f"{explain(plan, program)}\n{describe(program, self.cores)}"
+    def explain(
+        self,
+        sql: str,
+        kernel: str | None = None,
+        *,
+        order: str | None = None,
+        flow: str | None = None,
+        cores: int | None = None,
+        branching: int | None = None,
+        precision: int | None = None,
+        admission: str | None = None,
+    ) -> str:
+        """The plan, program, kernel and flow of a query over the streams there are."""
+        choice = FlowChoice(flow, cores, branching, precision, admission)
+        return self._explain(sql, order, kernel, choice)
+
+    def _explain(self, sql: str, order: str | None, kernel: str | None, choice: FlowChoice) -> str:
+        plan = self._registry.plan(sql, order, choice)
+        return explain_plan(plan, kernel, choice, self.cores)
 
     # -- input ------------------------------------------------------------------------------
 
@@ -309,14 +334,7 @@ class Engine:
         """Wait while a query holds more than its buffer; it is an error if nobody drains it."""
         for query in self._registry.queries.values():
             if query._is_full() and not query._wait_for_room(self.push_timeout):
-                raise BufferFull(
-                    f"query {query.name!r} holds {query._waiting_rows} rows and "
-                    f"{query._waiting_letters} letters that nobody has drained in "
-                    f"{self.push_timeout:g} seconds; {taken} tuples of this push were taken",
-                    f"Call rows(), late() and dead_letters() of {query.name!r}, then push the "
-                    "rest; or connect with a larger buffer_rows or push_timeout.",
-                    taken,
-                )
+                raise query._full_error(self.push_timeout, taken)
 
     def _wait_for_cores(self, taken: int, unwritten: int) -> None:
         """Wait while the log is too far ahead of the cores.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.blocks.state import physical, plain
 from penstock.engines.shared.pieces import Event, Piece
-from penstock.engines.shared.saved import load_stream, save_stream
+from penstock.engines.shared.saved import load_choice, load_stream, save_choice, save_stream
 from penstock.program.instructions import (
     Change,
     CreateStream,
@@ -102,12 +102,15 @@ def _encode(event: Event | Instruction) -> tuple[str, str, bytes]:
         return "create", json.dumps(save_stream(event.stream)), b""
     if isinstance(event, Punctuation):
         return "punctuation", json.dumps([event.stream, plain(event.value), event.attribute]), b""
+    if isinstance(event, Install):
+        said = [event.query, event.text, event.order, event.kernel, save_choice(event.flow)]
+        return "install", json.dumps(said), b""
     kind = type(event).__name__.lower()
     return kind, json.dumps(list(vars(event).values())), b""
 
 
 _PLAIN: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind for kind in (Malformed, End, Derive, Install, Change, Drop, Reset)
+    kind.__name__.lower(): kind for kind in (Malformed, End, Derive, Change, Drop, Reset)
 }
 
 
@@ -127,5 +130,8 @@ def unpack(frame: Frame) -> Event | Instruction:
         return CreateStream(load_stream(header))
     if frame.kind == "punctuation":
         return Punctuation(header[0], physical(header[1]), header[2])
+    if frame.kind == "install":
+        query, text, order, kernel, *flow = header
+        return Install(query, text, order, kernel, load_choice(flow[0] if flow else None))
     event: Event | Instruction = _PLAIN[frame.kind](*header)
     return event

@@ -23,10 +23,12 @@ from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
 from penstock.engines.spark.distribution import Placement, placement
+from penstock.engines.spark.flow import decide_on_spark
 from penstock.engines.spark.frames import Frame, ipc, unpack
 from penstock.engines.spark.state import BlockChunks, ChunkStore
 from penstock.errors import PenstockError, StateError
 from penstock.program.blocks import Program
+from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice
 from penstock.program.instructions import Instruction
 
 POSITION = "position"
@@ -89,6 +91,7 @@ class HostedQuery:
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
+        self.flow: FlowChoice = ANY_FLOW
         self.here = placement.here
         self._writes_letters = placement.writes_letters
         self.failure: PenstockError | None = None
@@ -155,17 +158,21 @@ class Host:
         self._numbers = 0
         self._all: dict[int, HostedQuery] = {}
         self._registry: Registry[HostedQuery] = Registry(
-            options.windows_required, options.order_column, self._new_query
+            options.windows_required,
+            options.order_column,
+            self._new_query,
+            lambda choice, program: decide_on_spark(choice, program, options.cores),
         )
         self._processing = Processing(self._registry)
         self._loading: Iterator[int] = iter(())
         self._saved_registry = ""
 
-    def _new_query(self, name: str, program: Program, derived: bool) -> HostedQuery:
+    def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> HostedQuery:
         options = self._options
         number = next(self._loading, self._numbers)
         cores = 1 if options.divided else options.cores
         place = placement(number, program, derived, cores, options.core)
+        # No flow for the pipeline: the share says what this core does, and the tasks are the flow.
         pipeline = Pipeline(program, options.compile_predicates, place.share)
         if not place.here:
             pipeline.clear()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.program.blocks import Program
+from penstock.program.flow_choice import Flow
+
+
+def join_cores(by_core: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The figures of a query's cores, from what each of them says of itself."""
+    return [
+        {**figures, "core": core}
+        for core, measures in sorted(by_core.items())
+        for figures in measures.get("cores", [])
+    ]
 
 
 class Placed:
     """What the driver knows of a query's blocks."""
 
-    def __init__(self, number: int, program: Program) -> None:
+    def __init__(self, number: int, program: Program, flow: Flow) -> None:
         self.number = number
         self.program = program
+        self.flow = flow
         self._by_core: dict[int, dict[str, Any]] = {}
 
     def told(self, core: int, measures: dict[str, Any]) -> None:
@@ -34,6 +46,7 @@ class Placed:
             **{name: sum(one.get(name, 0) for one in said) for name in summed},
             "kernels": first.get("kernels", []),
             "window_tuples": first.get("window_tuples", []),
+            "cores": join_cores(self._by_core),
         }
 
     def clear(self) -> None:

@@ -16,6 +16,7 @@ from penstock.engines.spark.checkpoint import Checkpoint
 from penstock.engines.spark.frames import Frame, pack, unpack
 from penstock.engines.spark.query import Placed
 from penstock.program.blocks import Program
+from penstock.program.flow_choice import Flow
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install, Instruction
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
 
@@ -42,9 +43,9 @@ class Recorder:
         self.position = 0
         self.handles: dict[int, Query[Placed]] = {}
 
-    def new_query(self, name: str, program: Program, derived: bool) -> Query[Placed]:
+    def new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Placed]:
         """A handle for a query that the cores will run."""
-        placed = Placed(self._numbers, program)
+        placed = Placed(self._numbers, program, flow)
         self._numbers += 1
         query = Query(self._engine, name, placed, derived, self._buffer_rows)
         self.handles[placed.number] = query
@@ -71,8 +72,8 @@ class Recorder:
         elif isinstance(instruction, Derive):
             self._registry.derive(instruction)
         elif isinstance(instruction, Change):
-            query, program = self._registry.changed(instruction)
-            query.pipeline.program = program
+            query, program, flow = self._registry.changed(instruction)
+            query.pipeline.program, query.pipeline.flow = program, flow
         elif isinstance(instruction, Drop):
             query = self._registry.drop(instruction)
             self._registry.dropped = [*self._registry.dropped, query]

@@ -1,0 +1,62 @@
+"""The pairs of a stretch of ranks: what both sides found, in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.join_side import JoinSide
+from penstock.blocks.matcher import Matcher, Probes, Tally
+from penstock.kernels.merging import merge_pairs, three
+
+Indices = npt.NDArray[np.int64]
+
+MOST_PAIRS = 1 << 20
+"""Pairs that one step may yield; a run that has more is worked off in several steps."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows in output order: sequence numbers (-1 for padding) and the rank they belong to."""
+
+    left: Indices
+    right: Indices
+    ranks: Indices
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+NOTHING = Found(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def find_pairs(
+    matcher: Matcher,
+    sides: Sequence[JoinSide],
+    probes: Sequence[Probes | None],
+    start: int,
+    stop: int,
+    tally: Tally,
+) -> Found | None:
+    """The pairs of the events ranked ``start .. stop - 1``; None if they are too many.
+
+    Nothing is changed but the tally, so threads may do this at the same time.
+    """
+    # A single event may have as many partners as the window holds; it cannot be split.
+    most = MOST_PAIRS if stop - start > 1 else None
+    parts = []
+    for side in sides:
+        given = probes[side.index]
+        if given is None:
+            parts.append((NOTHING.left, NOTHING.right, NOTHING.ranks))
+            continue
+        pairs = matcher.match(side, given, start, stop, most, tally)
+        if pairs is None:
+            return None
+        parts.append(pairs)
+    merged = three(len(parts[0][0]) + len(parts[1][0]))
+    merge_pairs(parts[0], parts[1], merged)
+    return Found(*merged)
