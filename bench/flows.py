@@ -29,9 +29,7 @@ UNORDERED = ("handshake", "low-latency-handshake")
 
 def contestants(kernel: str, order: str) -> dict[str, How]:
     """Every flow on two cores, with that order where it is to be had."""
-    return {
-        flow: How(flow, 2, kernel, "none" if flow in UNORDERED else order) for flow in FLOWS
-    }
+    return {flow: How(flow, 2, kernel, "none" if flow in UNORDERED else order) for flow in FLOWS}
 
 
 def check(window: int = 3_000, count: int = 12_000) -> int:
