@@ -116,7 +116,7 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
     told = json.loads(summary.read_text())
     assert list(told) == [
         "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
-        "seconds", "tuples_per_second",
+        "shed", "seconds", "tuples_per_second",
     ]  # fmt: skip
     assert told["seconds"] > 0
     assert told["tuples_per_second"] == pytest.approx(6 / told["seconds"])
@@ -124,7 +124,7 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
     assert told == {
         "engine": "local", "kernel": "hash", "flow": "three-step",
         "cores": [{"core": 0, "stored": [3, 3], "probed": [3, 3], "matched": 3}], "tuples_in": 6,
-        "rows_out": 3, "late": 0, "dead_letters": 2,
+        "rows_out": 3, "late": 0, "dead_letters": 2, "shed": 0,
     }  # fmt: skip
 
 
@@ -441,6 +441,19 @@ def test_a_run_has_the_flow_that_was_asked_for(cli: Cli, files: list[object]) ->
         assert (code, sorted(out.splitlines()[1:])) == (0, ["1  10", "3  20", "3  50"])
         assert told["flow"] == flow
         assert sum(core["matched"] for core in told["cores"]) == 3
+
+
+def test_a_run_can_be_watched(cli: Cli, files: list[object]) -> None:
+    code, out, err = cli(*files, "--watch")
+    assert (code, sorted(out.splitlines()[1:])) == (0, ["1  10", "3  20", "3  50"])
+    drawn = err.splitlines()[0]
+    assert ": 6 tuples in, 3 rows out; core 0: " in drawn
+    assert "matches 3" in drawn
+    assert cli(*files, "--watch", "--engine", "spark") == (2, "", (
+        "penstock: --watch cannot see the cores on Spark: they are in processes of Spark, which "
+        "tell of themselves when a micro-batch is done\nWatch it with --engine local, or leave "
+        "out --watch; --summary has the figures of Spark's cores.\n"
+    ))  # fmt: skip
 
 
 def test_a_replay_has_the_flow_that_was_asked_for(cli: Cli) -> None:

@@ -26,7 +26,16 @@ from penstock.cli_engine import (
     check_engine,
     spark_options,
 )
-from penstock.cli_flow import Admission, Branching, Cores, FlowName, Precision, flow_choice
+from penstock.cli_flow import (
+    Admission,
+    Branching,
+    Cores,
+    FlowName,
+    Precision,
+    Watch,
+    check_watch,
+    flow_choice,
+)
 from penstock.cli_output import print_summary, print_table, with_progress, write
 from penstock.errors import InputError, PenstockError
 
@@ -164,6 +173,7 @@ def run(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help="Write every late tuple and dead letter."),
     ] = None,
+    watch: Watch = False,
     engine: EngineOption = "spark",
     master: Master = None,
     rows_per_trigger: RowsPerTrigger = None,
@@ -172,6 +182,8 @@ def run(
     """Replay files as streams and write the rows of a query."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
     choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    if watch:
+        check_watch(spark)
     from penstock.run import execute, prepare
     from penstock.streams.sinks import check_outputs
 
@@ -182,7 +194,9 @@ def run(
     text = _read(query)
     ready = prepare(text, streams, order_by, rows, kernel=kernel, spark=spark, flow=choice)
     _warn_of_unread(streams, [source.stream.name for source in ready.sources])
-    result, table = with_progress(ready, lambda progress: execute(ready, out, progress, letters))
+    result, table = with_progress(
+        ready, lambda progress: execute(ready, out, progress, letters), watch
+    )
     if table is not None:
         print_table(table)
     print_summary(result, letters)

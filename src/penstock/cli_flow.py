@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.errors import InputError
+
 if TYPE_CHECKING:
     from penstock.program.flow_choice import FlowChoice
     from penstock.run_spark import SparkOptions
@@ -40,6 +42,21 @@ Admission = Annotated[
         "and reported.",
     ),
 ]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Draw what every core does while it runs: --engine local."),
+]
+
+
+def check_watch(spark: SparkOptions | None) -> None:
+    """Only cores in this process can be watched."""
+    if spark is not None:
+        raise InputError(
+            "--watch cannot see the cores on Spark: they are in processes of Spark, which tell of "
+            "themselves when a micro-batch is done",
+            "Watch it with --engine local, or leave out --watch; --summary has the figures of "
+            "Spark's cores.",
+        )
 
 
 def flow_choice(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from penstock.run_spark import SparkRun
     from penstock.run_summary import Summary
 
+    Work = Callable[[Callable[[int], None]], tuple[Summary, pa.Table | None]]
+
 
 def write(path: Path, text: str) -> None:
     """Put the text in a file."""
@@ -30,9 +32,12 @@ def write(path: Path, text: str) -> None:
 
 def with_progress(
     ready: Run | SparkRun,
-    work: Callable[[Callable[[int], None]], tuple[Summary, pa.Table | None]],
+    work: Work,
+    watch: bool = False,
 ) -> tuple[Summary, pa.Table | None]:
-    """Do the work, with a bar on a terminal."""
+    """Do the work, with a bar on a terminal, or with what its cores do."""
+    if watch:
+        return _watched(ready, work)
     if not sys.stderr.isatty():
         return work(lambda tuples: None)
     from rich.console import Console
@@ -54,6 +59,15 @@ def with_progress(
         return work(advance)
 
 
+def _watched(ready: Run | SparkRun, work: Work) -> tuple[Summary, pa.Table | None]:
+    from rich.console import Console
+
+    from penstock.watch import Watch
+
+    with Watch(Console(stderr=True), ready.query.metrics) as watch:
+        return work(lambda tuples: watch.moved())
+
+
 def _rate(per_second: float) -> str:
     return f"{per_second:,.0f} tuples/s"
 
@@ -66,6 +80,7 @@ def print_summary(summary: Summary, letters: Path | None) -> None:
     print(
         f"{counted(summary.tuples_in, 'tuple')} in, {counted(summary.rows_out, 'row')} out, "
         f"{summary.late:,} late, {counted(summary.dead_letters, 'dead letter')}, "
+        f"{f'{summary.shed:,} shed, ' if summary.shed else ''}"
         f"{_rate(summary.tuples_per_second)}",
         file=sys.stderr,
     )

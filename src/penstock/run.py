@@ -65,7 +65,9 @@ class Run:
                 if isinstance(event, Tuples | Merged):
                     self.summary.tuples_in += len(event)
                     progress(len(event))
-            self.summary.cores = self.query.metrics()["cores"]
+            self._until_taken(self.engine.wait, write, write_letters)
+            metrics = self.query.metrics()
+            self.summary.cores, self.summary.shed = metrics["cores"], sum(metrics["shed"].values())
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
@@ -75,15 +77,29 @@ class Run:
         write: Callable[[pa.RecordBatch], None],
         write_letters: Callable[[list[Letter]], None],
     ) -> None:
-        """One event; whenever the query's buffer is full, it is drained and the engine goes on."""
+        """One event, taken whole."""
         pending: list[Arrival] = [event]
+
+        def feed() -> None:
+            # The buffer was empty before the event, so the event is taken, whatever happens; what
+            # is left of its work goes on after draining.
+            given = list(pending)
+            pending.clear()
+            self.engine.feed(given)
+
+        self._until_taken(feed, write, write_letters)
+
+    def _until_taken(
+        self,
+        work: Callable[[], None],
+        write: Callable[[pa.RecordBatch], None],
+        write_letters: Callable[[list[Letter]], None],
+    ) -> None:
+        """Do it; whenever the query's buffer is full, it is drained and the engine goes on."""
         while True:
             try:
-                self.engine.feed(pending)
+                work()
             except BufferFull:
-                # The buffer was empty before the event, so the event is taken; what is left of
-                # its work goes on after draining.
-                pending = []
                 self._drain(write, write_letters)
             else:
                 self._drain(write, write_letters)

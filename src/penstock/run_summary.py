@@ -25,6 +25,7 @@ class Summary:
     rows_out: int = 0
     late: int = 0
     dead_letters: int = 0
+    shed: int = 0
     cores: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     tuples_before: int = 0
@@ -60,6 +61,7 @@ class Summary:
             "rows_out": self.rows_out,
             "late": self.late,
             "dead_letters": self.dead_letters,
+            "shed": self.shed,
             "seconds": self.seconds,
             "tuples_per_second": self.tuples_per_second,
             **(spark if self.spark_version is not None else {}),

@@ -328,6 +328,7 @@ def test_metrics_count(engine: Engine) -> None:
     assert metrics == {
         "tuples_in": {"R": 1, "S": 2},
         "rows_out": 1,
+        "shed": {},
         "late": 0,
         "dead_letters": 0,
         "expression_failures": 0,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.meeting import Meeting
+from penstock.flows.celljoin import celljoin
 from penstock.flows.gathering import Stars
 from penstock.flows.handshake import Handshake
 from penstock.flows.low_latency_handshake import LowLatencyHandshake
 from penstock.flows.shared import Crew
-from penstock.flows.splitjoin import SplitJoin
+from penstock.flows.splitjoin import splitjoin
 from penstock.flows.threads import Threads
 from penstock.program.blocks import JoinStreams
 from penstock.program.flow_choice import Flow
@@ -25,8 +26,11 @@ def make_join(
 
 def make_meeting(flow: Flow) -> Meeting | None:
     """The cores of a flow, on threads; None where the join block does the work itself."""
+    stars = Stars(flow.order, flow.precision)
     if flow.name == "splitjoin":
-        return SplitJoin(flow.cores, flow.branching, Stars(flow.order, flow.precision), Threads)
+        return splitjoin(flow.cores, flow.branching, stars, Threads)
+    if flow.name == "celljoin":
+        return celljoin(flow.cores, stars, Threads)
     if flow.name == "handshake":
         return Handshake(flow.cores, Threads)
     if flow.name == "low-latency-handshake":

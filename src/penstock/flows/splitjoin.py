@@ -12,28 +12,15 @@ all of it then: each tuple says which numbers were there before it, so it meets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from penstock.blocks.meeting import Arrivals, Chunk, Met, Rule
-from penstock.flows.gathering import ALL_SECTIONS, STREAMS, Merger, Results, Stars
+from penstock.blocks.meeting import Arrivals, Chunk, Rule
+from penstock.flows.gathering import STREAMS, Merger, Stars
 from penstock.flows.network import Driver, Network, Port, Sent, Unit
-from penstock.flows.sub_window import MOST_PAIRS, SubWindow
-
-CHUNK_RANKS = 1 << 15
-"""Arrivals that travel together: large enough for the kernels, small enough to overlap stages."""
-ANY_NUMBER = 1 << 62
-
-
-@dataclass(frozen=True, eq=False)
-class Programming:
-    """The instruction that comes down the same way as the tuples: another rule, and windows."""
-
-    rule: Rule
-    held: tuple[Arrivals, Arrivals]
+from penstock.flows.probing import Probing
+from penstock.flows.sub_window import SubWindow
+from penstock.flows.uni_flow import Programming, UniFlow
 
 
 class Distributor:
@@ -106,30 +93,6 @@ class StorageCore:
             self.window.drop(self.window.count_expired(promise))
 
 
-class ProcessingCore:
-    """Algorithm 3: compares arriving tuples with its part of the other stream's window."""
-
-    def __init__(self, stars: Stars) -> None:
-        self._stars = stars
-        self.probed = 0
-        self.matched = 0
-
-    def process(self, probes: Arrivals, window: SubWindow, compiled: bool, most: int) -> Met | None:
-        """The pairs of these probes, by rank; None if there are more than ``most``."""
-        met = window.older_at_once(probes, compiled, most)
-        if met is not None:
-            self.probed += len(probes)
-            self.matched += len(met)
-        return met
-
-    def with_stars(self, met: Met, ranks: tuple[int, int], until: int) -> Results:
-        """The pairs of a chunk with these ranks, all of those before rank ``until``."""
-        first, after = ranks
-        sections = self._stars.sections(met, first)
-        reached = ALL_SECTIONS if until == after else self._stars.reached(until, first)
-        return Results(met, sections, reached, after)
-
-
 class JoinCore:
     """Algorithm 2: the right-region stores R and processes S, the left-region the other way."""
 
@@ -138,9 +101,8 @@ class JoinCore:
         self.inputs = ["in"]
         self._position = position
         self._storage = tuple(StorageCore(side, position, cores) for side in (0, 1))
-        self._processing = tuple(ProcessingCore(stars) for _ in (0, 1))
+        self._processing = Probing(stars)
         self._compared = 0
-        self._step = CHUNK_RANKS
 
     def needs(self, port: Port) -> Sequence[Port]:
         """Results must have somewhere to go."""
@@ -157,7 +119,7 @@ class JoinCore:
         alone = message.ranks[1] - message.ranks[0] == 1
         if not alone:
             self._store(message)
-        yield from self._process(message)
+        yield from self._processing.results(message, self._windows)
         if alone:
             self._store(message)
         for side, storage in enumerate(self._storage):
@@ -168,50 +130,28 @@ class JoinCore:
         for storage, arrivals in zip(self._storage, chunk.arrivals, strict=True):
             storage.store(arrivals)
 
-    def _process(self, chunk: Chunk) -> Iterator[Sent]:
-        """Both streams side by side, a few arrivals at a time where there are many pairs."""
-        start, after = chunk.ranks
-        while start < after:
-            stop = min(after, start + self._step)
-            most = MOST_PAIRS if stop - start > 1 else ANY_NUMBER
-            found = [self._found(chunk, side, (start, stop), most) for side in (0, 1)]
-            if found[0] is None or found[1] is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            if self._step < CHUNK_RANKS and 4 * (len(found[0]) + len(found[1])) < MOST_PAIRS:
-                self._step *= 2
-            for stream, processing, met in zip(STREAMS, self._processing, found, strict=True):
-                assert met is not None
-                yield stream, processing.with_stars(met, chunk.ranks, stop)
-            start = stop
-
-    def _found(self, chunk: Chunk, side: int, ranks: tuple[int, int], most: int) -> Met | None:
-        probes, window = chunk.arrivals[side], self._storage[1 - side].window
-        assert window is not None
-        if ranks != chunk.ranks:
-            probes = probes.part(*np.searchsorted(probes.ranks, ranks).tolist())
-        return self._processing[side].process(probes, window, chunk.compiled, most)
-
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """A core does nothing of its own accord."""
         return ()
 
     @property
+    def _windows(self) -> list[SubWindow]:
+        return [storage.window for storage in self._storage if storage.window is not None]
+
+    @property
     def comparisons(self) -> int:
         """How often the predicate has been evaluated."""
-        windows = [storage.window for storage in self._storage]
-        return self._compared + sum(w.comparisons for w in windows if w is not None)
+        return self._compared + sum(window.comparisons for window in self._windows)
 
     def measures(self) -> dict[str, Any]:
         """What this core has stored, processed and found, and what it holds."""
-        windows = [storage.window for storage in self._storage]
         return {
             "core": self._position,
             "stored": [storage.stored for storage in self._storage],
-            "probed": [processing.probed for processing in self._processing],
-            "matched": sum(processing.matched for processing in self._processing),
+            "probed": self._processing.probed,
+            "matched": self._processing.matched,
             "comparisons": self.comparisons,
-            "window": [0 if w is None else len(w) for w in windows],
+            "window": [0 if s.window is None else len(s.window) for s in self._storage],
         }
 
 
@@ -269,75 +209,9 @@ def _merging(
     return ends[0]
 
 
-class SplitJoin:
+def splitjoin(
+    cores: int, branching: int, stars: Stars, driver: Callable[[Network], Driver]
+) -> UniFlow:
     """The flow, as a join block uses it."""
-
-    complete_at_once = True
-
-    def __init__(
-        self, cores: int, branching: int, stars: Stars, driver: Callable[[Network], Driver]
-    ) -> None:
-        self._network = splitjoin_network(cores, branching, stars)
-        self._cores: list[JoinCore] = [
-            unit for unit in self._network.units if isinstance(unit, JoinCore)
-        ]
-        self._driver = driver(self._network)
-
-    def program(self, rule: Rule, held: tuple[Arrivals, Arrivals], rank: int) -> None:
-        """Send the instruction down the tree."""
-        for _ in self._send(Programming(rule, held)):
-            raise AssertionError("there was nothing under way")
-
-    def take(self, chunk: Chunk) -> Iterator[Met]:
-        """Let arrivals in, and wait until all cores have done with them."""
-        done = 0
-        for piece in pieces(chunk, CHUNK_RANKS):
-            for met, until in self._send(piece):
-                yield met
-                done = max(done, until)
-        while done < chunk.ranks[1]:
-            for met, until in self._received():
-                yield met
-                done = max(done, until)
-            if done < chunk.ranks[1]:
-                self._driver.wait()
-
-    def _send(self, message: Chunk | Programming) -> Iterator[tuple[Met, int]]:
-        while not self._driver.send("in", message):
-            yield from self._received()
-            self._driver.wait()
-
-    def _received(self) -> Iterator[tuple[Met, int]]:
-        """Results, and before which rank all have come."""
-        for _, results in self._driver.received():
-            yield results.met, results.rank if results.until == ALL_SECTIONS else 0
-
-    def complete(self) -> Iterator[Met]:
-        """Everything has been completed by ``take``."""
-        return iter(())
-
-    def oldest(self, side: int) -> int | None:
-        """Nothing is found late."""
-        return None
-
-    @property
-    def comparisons(self) -> int:
-        """How often a predicate has been evaluated."""
-        return sum(core.comparisons for core in self._cores)
-
-    def measures(self) -> dict[str, Any]:
-        """The figures of each core."""
-        depths = self._driver.depths()
-        return {"cores": [{**core.measures(), "depth": depths[core.name]} for core in self._cores]}
-
-    def close(self) -> None:
-        """Stop the threads."""
-        self._driver.close()
-
-
-def pieces(chunk: Chunk, most: int) -> Iterator[Chunk]:
-    """The chunk in pieces of at most so many ranks."""
-    while chunk.ranks[1] - chunk.ranks[0] > most:
-        piece, chunk = chunk.until(chunk.ranks[0] + most)
-        yield piece
-    yield chunk
+    network = splitjoin_network(cores, branching, stars)
+    return UniFlow(network, [u for u in network.units if isinstance(u, JoinCore)], driver)

@@ -43,7 +43,8 @@ class _Bounds:
 class SubWindow:
     """Tuples of one side in a core, in the order of their numbers.
 
-    ``comparisons`` counts the evaluations of the predicate.
+    ``comparisons`` counts the evaluations of the predicate; ``first_entry`` is the number of the
+    oldest entry.
     """
 
     def __init__(self, side: int, rule: Rule) -> None:
@@ -53,7 +54,7 @@ class SubWindow:
         self._columns: list[Buffer | None] = []
         self._views: list[Any] | None = None
         self._validity: list[Buffer | None] = []
-        self._first = 0
+        self.first_entry = 0
         self._in_order = True
         self._index: EntryIndex | None = None
         self._function: tuple[Any, Callable[..., Any]] | None = None
@@ -64,7 +65,8 @@ class SubWindow:
             self._index = index if index.usable else None
 
     def __len__(self) -> int:
-        return 0 if self._like is None else len(self._seqs)
+        # Not by the views: other threads ask this too, and are not to leave old ones behind.
+        return len(self._columns[0] or ()) if self._columns else 0
 
     @property
     def kernel(self) -> str:
@@ -86,6 +88,7 @@ class SubWindow:
         if self._like is None:
             self._like = arrivals.part(0, 0)
             self._columns = [None if c is None else Buffer(c.dtype) for c in columns]
+            self._views = None
         self._note_order(arrivals)
         held = len(self)
         for number, column in enumerate(columns):
@@ -115,9 +118,17 @@ class SubWindow:
             if column is not None:
                 column.drop(count)
         self._views = None
-        self._first += count
+        self.first_entry += count
         if not len(self):
             self._in_order = True
+
+    def refill(self, arrivals: Arrivals, first_entry: int) -> None:
+        """Hold these instead, which are numbered from there on; an index is built anew."""
+        self.drop(len(self))
+        if self._index is not None:
+            self._index.clear()
+        self.first_entry = first_entry
+        self.append(arrivals)
 
     def oldest(self, start: int, stop: int) -> Arrivals:
         """Copies of the tuples that are ``start`` to ``stop`` from the oldest on."""
@@ -292,9 +303,9 @@ class SubWindow:
             return _live_pairs(lo, hi, probe, bounds.stored, capacity)
         stored = Columns(self._keys, self._valid, *bounds.stored)
         if self._index is not None and indexed:
-            self._index.update(self._first, stored, probe)
+            self._index.update(self.first_entry, stored, probe)
             found, met = self._index.find(
-                self._first, lo, hi, probe, stored, rule.constants, capacity
+                self.first_entry, lo, hi, probe, stored, rule.constants, capacity
             )
             self.comparisons += met
             return found
@@ -325,7 +336,7 @@ class SubWindow:
         own, theirs = probes.seqs[probing], self._seqs[entries]
         ranks = np.maximum(probes.ranks[probing], self._ranks[entries])
         left, right = (own, theirs) if self.side == 1 else (theirs, own)
-        return Met(left, right, ranks, entries + self._first, time.monotonic_ns())
+        return Met(left, right, ranks, entries + self.first_entry, time.monotonic_ns())
 
     # -- columns ----------------------------------------------------------------------------
 

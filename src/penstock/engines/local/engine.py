@@ -163,7 +163,8 @@ class Engine:
 
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
         pipeline = Pipeline(program, self.compile_predicates, flow=flow)
-        return Query(self, name, pipeline, derived, self.buffer_rows)
+        sheds = flow.admission == "shed"
+        return Query(self, name, pipeline, derived, self.buffer_rows, sheds)
 
     # -- statements -------------------------------------------------------------------------
 

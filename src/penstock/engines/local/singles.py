@@ -95,7 +95,7 @@ class Singles:
         if not way.ready:
             return False
         for query in way.queries:
-            if query._is_full():
+            if query._is_pressed():
                 return False
         return self._send(way, values)
 

@@ -175,6 +175,7 @@ def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[
         "derived": query.derived,
         "rows_out": query._rows_out,
         "counts": query._counts,
+        "shed": None if query._shedding is None else query._shedding.save(),
         "tuples_in": query._tuples_in,
         "results": len(results),
         "letters": [[x.kind, x.position, x.stream, x.text, x.reason] for x in letters],
@@ -205,6 +206,8 @@ def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine
     query._letters.extend(Letter(*letter) for letter in saved["letters"])
     query._waiting_letters = len(saved["letters"])
     query._counts = saved["counts"]
+    if query._shedding is not None:
+        query._shedding.load(saved["shed"])
 
 
 def _save_block(archive: _Archive, prefix: str, state: BlockState) -> dict[str, Any]:

@@ -111,10 +111,12 @@ class Processing(Generic[Q]):
             if query.failure is not None or not query.here:
                 continue
             reads = {scan.stream.name.lower() for scan in query.program.scans}
-            query._take_letters(
-                Letter("dead", position, m.stream, m.text, m.reason)
-                for position, m in dead
-                if m.stream.lower() in reads
+            query._take_dead(
+                [
+                    Letter("dead", position, m.stream, m.text, m.reason)
+                    for position, m in dead
+                    if m.stream.lower() in reads
+                ]
             )
             if not reads & runs.keys():
                 continue
@@ -140,7 +142,8 @@ class Processing(Generic[Q]):
         for name in dict.fromkeys(scan.stream.name for scan in query.program.scans):
             if name.lower() in runs:
                 query._saw(name, len(runs[name.lower()]))
-        return query.pipeline.process(runs)
+        for part in query._admitted(runs):
+            yield from query.pipeline.process(part)
 
     def _note(self, name: str, made: list[Run], runs: dict[str, Run]) -> None:
         """A derived stream has run on: its readers come next, and its promises are kept."""

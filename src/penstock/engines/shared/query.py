@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.loose_rows import LooseRows, Source
 from penstock.engines.shared.running import Letter, count, letter_batch, written
+from penstock.engines.shared.shedding import RANGES, Shedding
 from penstock.errors import BufferFull, PenstockError
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import ANY_FLOW, FlowChoice
@@ -68,7 +69,13 @@ class Query(Generic[H]):
     """
 
     def __init__(
-        self, engine: Steering, name: str, pipeline: H, derived: bool, buffer_rows: int
+        self,
+        engine: Steering,
+        name: str,
+        pipeline: H,
+        derived: bool,
+        buffer_rows: int,
+        sheds: bool = False,
     ) -> None:
         self.name = name
         self.derived = derived
@@ -80,6 +87,8 @@ class Query(Generic[H]):
         self._last_metrics: dict[str, Any] | None = None
         self._engine = engine
         self._buffer_rows = buffer_rows
+        self._shedding = Shedding(buffer_rows, self._held, self._made) if sheds else None
+        self._pressed_at = self._shedding.almost_full if self._shedding else buffer_rows + 1
         self._room = threading.Condition()
         self._results: deque[Result] = deque()
         self._loose: LooseRows | None = None
@@ -148,6 +157,14 @@ class Query(Generic[H]):
     def dead_letters(self) -> pa.Table:
         """Take the records that could not be used, in the same columns as late tuples."""
         return self._letter_table("dead")
+
+    def shed(self) -> pa.Table:
+        """Take what admission control has dropped.
+
+        Each row has a stream, the first and the last position of tuples that were dropped with none
+        taken between them, and how many they are.
+        """
+        return RANGES.empty_table() if self._shedding is None else self._shedding.drain()
 
     def drain_letters(self, kind: str | None = None) -> list[Letter]:
         """Take late and dead letters (or those of one kind), by position."""
@@ -219,8 +236,34 @@ class Query(Generic[H]):
     def _saw(self, stream: str, tuples: int) -> None:
         self._tuples_in[stream] = self._tuples_in.get(stream, 0) + tuples
 
+    def _held(self) -> int:
+        return max(self._waiting_rows, self._waiting_letters)
+
+    def _made(self) -> int:
+        return self._rows_out + sum(self._counts.values())
+
     def _is_full(self) -> bool:
-        return max(self._waiting_rows, self._waiting_letters) > self._buffer_rows
+        # What sheds makes nobody wait: its buffer passes the limit by what a few tuples make.
+        return self._shedding is None and self._held() > self._buffer_rows
+
+    def _is_pressed(self) -> bool:
+        """Whether a tuple that comes now must wait, or is to be shed."""
+        return self._held() >= self._pressed_at
+
+    def _admitted(self, runs: Mapping[str, Run]) -> Iterable[Mapping[str, Run]]:
+        if self._shedding is None:
+            return (runs,)
+        names = {scan.stream.name.lower(): scan.stream.name for scan in self.program.scans}
+        read = {name: run for name, run in runs.items() if name in names}
+        return self._shedding.admitted(read, names)
+
+    def _take_dead(self, letters: Sequence[Letter]) -> None:
+        if self._shedding is None or not self._shedding.is_shedding():
+            self._take_letters(letters)
+            return
+        for letter in letters:
+            self._saw(letter.stream, 1)
+            self._shedding.drop(letter.stream, np.array([letter.position], np.int64))
 
     def _wait_for_room(self, seconds: float) -> bool:
         """Wait until somebody has drained the query; False if nobody did in time."""
@@ -268,6 +311,7 @@ class Query(Generic[H]):
         return {
             "tuples_in": dict(self._tuples_in),
             "rows_out": self._rows_out,
+            "shed": {} if self._shedding is None else dict(self._shedding.counts),
             "late": self._counts["late"],
             "dead_letters": self._counts["dead"],
             **self.pipeline.measures(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,6 +82,12 @@ class Running(Known, Protocol):
 
     def _take_letters(self, letters: Iterable[Letter | Letters]) -> None:
         """Tuples that it could not take."""
+
+    def _take_dead(self, letters: Sequence[Letter]) -> None:
+        """Records that are no tuples."""
+
+    def _admitted(self, runs: Mapping[str, Run]) -> Iterable[Mapping[str, Run]]:
+        """The input that it takes, in parts: all of it at once, unless it sheds some."""
 
     def _is_full(self) -> bool:
         """Whether somebody has to take its output before it makes more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -132,8 +132,14 @@ class HostedQuery:
                 position = rows[0][1]
                 self.made.append(Output("letters", self.number, position, len(rows), "", text))
 
+    def _take_dead(self, letters: Sequence[Letter]) -> None:
+        self._take_letters(letters)
+
     def _is_full(self) -> bool:
         return False  # the log, not the core, holds the input back
+
+    def _admitted(self, runs: Mapping[str, Run]) -> Iterable[Mapping[str, Run]]:
+        return (runs,)
 
     def _saw(self, stream: str, tuples: int) -> None:
         self.tuples_in[stream] = self.tuples_in.get(stream, 0) + tuples

@@ -1,0 +1,238 @@
+"""CellJoin (Gedik et al. 2009, as Teubner & Mueller 2011 §2.2 and §3.6 tell of it).
+
+Both windows are in a global memory, which a coordinator looks after. Every ``k`` arrivals it cuts
+them anew into as many neighbouring parts as there are cores. Each core fetches its part of both, a
+*basic window*, into memory of its own, gets a replica of all ``k`` arrivals, and scans. Nothing is
+kept in a core until the next time: the windows move to the cores again and again, and an index is
+built from nothing for every part that is fetched. Both are the price of having all state in one
+place, and what the other flows do without.
+
+A basic window holds neighbours, and the cores' parts follow one another. So the partners of one
+arrival are in order if those found by the first core come first: order costs little here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.blocks.meeting import Arrivals, Chunk, Rule
+from penstock.flows.gathering import STREAMS, Merger, Stars
+from penstock.flows.network import Driver, Network, Port, Sent
+from penstock.flows.probing import Probing
+from penstock.flows.sub_window import SubWindow
+from penstock.flows.uni_flow import Programming, UniFlow, pieces
+
+DEFAULT_K = 4096
+"""Arrivals between two re-partitionings. Few, since a core compares replicas of all of them with
+its part; enough that scanning a window takes longer than copying it."""
+
+
+@dataclass(frozen=True, eq=False)
+class BasicWindow:
+    """A part of one stream's window, copied; ``first`` is the entry number of its oldest tuple.
+
+    Entries are numbered in the whole window, so numbers of different cores can be compared.
+    """
+
+    tuples: Arrivals
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """A core's work: what has arrived, and where to look; None where there is nothing to find."""
+
+    chunk: Chunk
+    windows: tuple[BasicWindow | None, BasicWindow | None]
+
+    def __str__(self) -> str:
+        """What has arrived, for an error to say where."""
+        return str(self.chunk)
+
+
+class GlobalMemory:
+    """The whole window of one stream."""
+
+    def __init__(self, side: int) -> None:
+        self._side = side
+        self._rows: int | None = None
+        self._window: SubWindow | None = None
+
+    def program(self, rule: Rule, held: Arrivals) -> None:
+        """Start with another rule; ``held`` is the window."""
+        self._rows = rule.window_rows[self._side]
+        # Nobody searches here, so there is no need of an index.
+        self._window = SubWindow(self._side, replace(rule, kernel="nested-loop"))
+        self.store(held)
+
+    def store(self, arrivals: Arrivals) -> None:
+        """Take all of them. What they may meet themselves is not kept: they have met it."""
+        assert self._window is not None
+        self._window.append(replace(arrivals, low=None, upper=None))
+
+    def part(self, number: int, parts: int) -> BasicWindow | None:
+        """A copy of one of so many parts of about one size; None of an empty window."""
+        assert self._window is not None
+        size = len(self._window)
+        if not size:
+            return None
+        start, stop = (size * i // parts for i in (number, number + 1))
+        return BasicWindow(self._window.oldest(start, stop), self._window.first_entry + start)
+
+    def expire(self, first: int | None, seen: int, promise: int | float | None) -> None:
+        """Let go what has left.
+
+        Of a count window: what is before ``first``, the least that anybody who comes may meet, and
+        what is too far behind the ``seen`` numbers that were given. Of a time window: what the
+        other stream's time has passed.
+        """
+        assert self._window is not None
+        if self._rows is not None:
+            first = seen - self._rows if first is None else max(first, seen - self._rows)
+            self._window.drop(self._window.count_before(first))
+        elif promise is not None:
+            self._window.drop(self._window.count_expired(promise))
+
+    def __len__(self) -> int:
+        return 0 if self._window is None else len(self._window)
+
+
+class Coordinator:
+    """Keeps the windows, and gives every core its part of them every ``k`` arrivals."""
+
+    def __init__(self, cores: int, k: int) -> None:
+        self.name = "coordinator"
+        self.inputs = ["in"]
+        self._outputs = [f"out{i}" for i in range(cores)]
+        self._k = k
+        self._memory = (GlobalMemory(0), GlobalMemory(1))
+        self._partitionings = 0
+
+    def needs(self, port: Port) -> Sequence[Port]:
+        """All cores must have room."""
+        return self._outputs
+
+    def step(self, port: Port, message: Chunk | Programming) -> Iterable[Sent]:
+        """Store what has arrived and divide the windows; or take another rule."""
+        if isinstance(message, Programming):
+            for memory, held in zip(self._memory, message.held, strict=True):
+                memory.program(message.rule, held)
+            yield from ((output, message.rule) for output in self._outputs)
+            return
+        for piece in pieces(message, self._k):
+            for memory, arrivals in zip(self._memory, piece.arrivals, strict=True):
+                memory.store(arrivals)
+            self._expire(piece, before=True)
+            yield from self._assignments(piece)
+            self._expire(piece, before=False)
+
+    def _assignments(self, piece: Chunk) -> Iterable[Sent]:
+        """Replicate the arrivals, and copy to each core the part it is to search."""
+        self._partitionings += 1
+        for number, output in enumerate(self._outputs):
+            left, right = (
+                memory.part(number, len(self._outputs)) if len(probes) else None
+                for memory, probes in zip(self._memory, reversed(piece.arrivals), strict=True)
+            )
+            yield output, Assignment(piece, (left, right))
+
+    def _expire(self, piece: Chunk, before: bool) -> None:
+        """Before a piece is searched for what it may not see, and after it, let go what has left.
+
+        The windows move at the end of a chunk only. Until then, those who arrive say how far back
+        they look, and nobody who comes later looks further back.
+        """
+        for side, memory in enumerate(self._memory):
+            probes = piece.arrivals[1 - side]
+            if before:
+                memory.expire(int(probes.lo[0]) if len(probes) else 0, 0, None)
+            else:
+                promise = None if piece.promises is None else piece.promises[1 - side]
+                memory.expire(None, piece.seen[side], promise)
+
+    def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
+        """The coordinator does nothing of its own accord."""
+        return ()
+
+    def measures(self) -> dict[str, Any]:
+        """How often the windows have been divided, and their sizes."""
+        sizes = [len(memory) for memory in self._memory]
+        return {"partitionings": self._partitionings, "window": sizes}
+
+
+class CellCore:
+    """Fetches a part of the windows, and compares all arrivals with it."""
+
+    def __init__(self, position: int, stars: Stars) -> None:
+        self.name = f"core {position}"
+        self.inputs = ["in"]
+        self._position = position
+        self._windows: list[SubWindow] = []
+        self._processing = Probing(stars)
+        self._compared = 0
+        self._fetched = [0, 0]
+
+    def needs(self, port: Port) -> Sequence[Port]:
+        """Results must have somewhere to go."""
+        return STREAMS
+
+    def step(self, port: Port, message: Assignment | Rule) -> Iterable[Sent]:
+        """Do what has been assigned; or take another rule."""
+        if isinstance(message, Rule):
+            self._compared = self.comparisons
+            self._windows = [SubWindow(side, message) for side in (0, 1)]
+            return
+        for side, part in enumerate(message.windows):
+            if part is not None:
+                self._windows[side].refill(part.tuples, part.first)
+                self._fetched[side] += len(part.tuples)
+        yield from self._processing.results(message.chunk, self._windows)
+
+    def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
+        """A core does nothing of its own accord."""
+        return ()
+
+    @property
+    def comparisons(self) -> int:
+        """How often the predicate has been evaluated."""
+        return self._compared + sum(window.comparisons for window in self._windows)
+
+    def measures(self) -> dict[str, Any]:
+        """What this core has fetched, processed and found, and what it was given last.
+
+        ``stored`` counts a tuple as often as it was fetched.
+        """
+        return {
+            "core": self._position,
+            "stored": list(self._fetched),
+            "probed": self._processing.probed,
+            "matched": self._processing.matched,
+            "comparisons": self.comparisons,
+            "window": [len(window) for window in self._windows] or [0, 0],
+        }
+
+
+def celljoin_network(cores: int, k: int, stars: Stars) -> Network:
+    """The coordinator, the cores, and one merger for what they return."""
+    coordinator = Coordinator(cores, k)
+    core_units = [CellCore(i, stars) for i in range(cores)]
+    collector = Merger("collector", len(STREAMS) * cores, stars.order != "none")
+    network = Network([coordinator, *core_units, collector])
+    network.enter("in", coordinator, "in")
+    for number, core in enumerate(core_units):
+        network.wire(coordinator, f"out{number}", core, "in")
+        for which, stream in enumerate(STREAMS):
+            network.wire(core, stream, collector, f"in{which * cores + number}")
+    network.leave(collector, "out", "out")
+    network.at_ends.add(collector.name)
+    return network
+
+
+def celljoin(
+    cores: int, stars: Stars, driver: Callable[[Network], Driver], k: int = DEFAULT_K
+) -> UniFlow:
+    """The flow, as a join block uses it."""
+    network = celljoin_network(cores, k, stars)
+    return UniFlow(network, [u for u in network.units if isinstance(u, CellCore)], driver)

@@ -1,0 +1,212 @@
+"""``--watch``: what the cores of a query do, drawn while it runs.
+
+It reads nothing but a query's metrics. What they do not say is drawn as a dash, so that a flow may
+say more or less of its cores.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+
+INTERVAL = {True: 0.25, False: 1.0}
+"""Seconds between two pictures: on a terminal, and in a file, where each is another line."""
+NOTHING = "-"
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_BAR = 8
+_WIDEST = 24
+
+
+class Watch:
+    """Draws the metrics of a query from time to time: a table on a terminal, else a line.
+
+    Parameters
+    ----------
+    console
+        Where it draws.
+    metrics
+        Gives the query's metrics.
+    clock
+        Gives the seconds since any moment; they decide what is drawn, so tests can drive them.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        metrics: Callable[[], Mapping[str, Any]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = console
+        self._metrics = metrics
+        self._clock = clock
+        self._started = self._drawn = clock()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Watch:
+        if self._console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Draw how it ended, and leave that on the screen."""
+        try:
+            self._draw()
+        finally:
+            if self._live is not None:
+                self._live.__exit__(*error)
+
+    def moved(self) -> None:
+        """The query has gone on: draw it, unless it was drawn just now."""
+        if self._clock() - self._drawn >= INTERVAL[self._live is not None]:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = self._clock()
+        seconds, metrics = self._drawn - self._started, self._metrics()
+        if self._live is None:
+            self._console.print(line(metrics, seconds), soft_wrap=True, highlight=False)
+        else:
+            self._live.update(picture(metrics, seconds), refresh=True)
+
+
+def picture(metrics: Mapping[str, Any], seconds: float) -> Group:
+    """A table with a line per core, and one per kind of latency."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    cores = Table(box=box.SIMPLE_HEAD)
+    for name in ("core", "load"):
+        cores.add_column(name)
+    for name in ("window", "queue", "stored", "probed", "comparisons", "matches"):
+        cores.add_column(name, justify="right")
+    for core in _cores(metrics):
+        names = ("window", "depth", "stored", "probed", "comparisons", "matched")
+        shown = [number(core.get(name)) for name in names]
+        cores.add_row(number(core.get("core")), _load(core.get("busy")), *shown)
+    latencies = Table(box=box.SIMPLE_HEAD)
+    for name in ("latency", "p50", "p99", "max", "histogram"):
+        latencies.add_column(name)
+    for kind, told in _latencies(metrics):
+        figures = [duration(told.get(name)) for name in ("p50", "p99", "max")]
+        latencies.add_row(kind, *figures, sparkline(told.get("histogram") or []))
+    counts = Text(_counts(metrics, seconds))
+    return Group(counts, cores, latencies) if latencies.row_count else Group(counts, cores)
+
+
+def line(metrics: Mapping[str, Any], seconds: float) -> str:
+    """The same on one line, for whoever reads a log.
+
+    >>> line({"rows_out": 2, "tuples_in": {"R": 3}, "cores": [{"core": 0, "busy": 0.5}]}, 1.0)
+    '1.0 s: 3 tuples in, 2 rows out; core 0: load 50%'
+    """
+    parts = [_counts(metrics, seconds)]
+    named = {
+        "window": "window",
+        "depth": "queue",
+        "comparisons": "comparisons",
+        "matched": "matches",
+    }
+    for core in _cores(metrics):
+        said = [] if core.get("busy") is None else [f"load {core['busy']:.0%}"]
+        said += [
+            f"{title} {number(core[name])}"
+            for name, title in named.items()
+            if core.get(name) is not None
+        ]
+        parts.append(f"core {number(core.get('core'))}: {', '.join(said) or NOTHING}")
+    for kind, told in _latencies(metrics):
+        parts.append(f"{kind} p50 {duration(told.get('p50'))}, p99 {duration(told.get('p99'))}")
+    return "; ".join(parts)
+
+
+def _counts(metrics: Mapping[str, Any], seconds: float) -> str:
+    counts = {
+        "tuples in": sum(metrics.get("tuples_in", {}).values()),
+        "rows out": metrics.get("rows_out", 0),
+        "shed": sum(metrics.get("shed", {}).values()),
+    }
+    always = ("tuples in", "rows out")
+    shown = [f"{n:,} {name}" for name, n in counts.items() if n or name in always]
+    return f"{seconds:.1f} s: {', '.join(shown)}"
+
+
+def _cores(metrics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The cores; what is known of the whole query is known of an only core."""
+    cores: list[Mapping[str, Any]] = list(metrics.get("cores", []))
+    if len(cores) != 1:
+        return cores
+    whole = {"comparisons": metrics.get("comparisons"), "window": metrics.get("window_tuples")}
+    return [{**whole, **cores[0]}]
+
+
+def _latencies(metrics: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    told = metrics.get("latency") or {}
+    return [(kind, told[kind]) for kind in ("processing", "visiting") if told.get(kind)]
+
+
+def number(value: Any) -> str:
+    """A count, or those of both sides.
+
+    >>> number(1234), number([5, 6]), number(None)
+    ('1,234', '5 + 6', '-')
+    """
+    if value is None:
+        return NOTHING
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " + ".join(map(number, value))
+    return f"{value:,}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds with three digits and a fitting unit.
+
+    >>> duration(1.03e-7), duration(0.00213), duration(61.0), duration(0.0), duration(None)
+    ('103 ns', '2.13 ms', '61 s', '0 s', '-')
+    """
+    if seconds is None:
+        return NOTHING
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "0 s"
+
+
+def sparkline(histogram: Sequence[Sequence[float]]) -> str:
+    """A bar for each power of two from the first to the last that has durations.
+
+    >>> sparkline([[1e-06, 8], [4e-06, 1], [8e-06, 16]])
+    '▄ ▁█ below 1 µs .. 8 µs'
+    """
+    if not histogram:
+        return NOTHING
+    first = histogram[0][0]
+    counts: dict[int, float] = {}
+    for upper, count in histogram:
+        place = round(math.log2(upper / first))
+        counts[place] = counts.get(place, 0) + count
+    most, last = max(counts.values()), max(counts)
+    bars = [_block(counts.get(place, 0) / most) for place in range(last + 1)]
+    ends = f"below {duration(first)} .. {duration(histogram[-1][0])}"
+    return f"{''.join(bars[-_WIDEST:])} {ends}"
+
+
+def _block(part: float) -> str:
+    return _BLOCKS[max(0, math.ceil(part * len(_BLOCKS)) - 1)] if part > 0 else " "
+
+
+def _load(busy: float | None) -> str:
+    if busy is None:
+        return NOTHING
+    full = min(_BAR, max(0, round(busy * _BAR)))
+    return f"{'█' * full}{'░' * (_BAR - full)} {busy:4.0%}"
