@@ -49,6 +49,28 @@ def test_what_does_not_fit_is_a_warning() -> None:
     )
 
 
+def test_the_options_of_install_are_options_here_too() -> None:
+    options = {"order": "outer", "precision": 2, "flow": "splitjoin", "cores": 2, "branching": 2}
+    table = ps.sql(JOIN, R=R, S=S, order_by="ts", kernel="nested-loop", **options)
+    assert table.to_pydict() == {"x": [1, 3]}
+    flow = pa.table({"x": [1, 2]})
+    assert ps.sql("SELECT x FROM flow", Flow=flow).to_pydict() == {"x": [1, 2]}
+    with pytest.raises(ps.InputError) as error:
+        ps.sql(JOIN, R=R, S=S, order_by="ts", order="outer", flow="handshake")
+    assert str(error.value) == (
+        "the flow handshake does not offer the order outer: its rows come when two tuples meet\n"
+        "Ask for the order none, or for the flow splitjoin."
+    )
+
+
+def test_tuples_that_were_shed_are_a_warning() -> None:
+    few, many = pa.table({"x": range(300)}), pa.table({"x": range(8000)})
+    text = "SELECT r.x FROM R AS r JOIN S AS s ON r.x >= 0"
+    with pytest.warns(UserWarning, match="tuples shed; admission='wait' sheds none"):
+        table = ps.sql(text, R=few, S=many, admission="shed")
+    assert 1_048_576 * 7 // 8 <= table.num_rows <= 1_048_576
+
+
 def test_a_reader_is_read_once() -> None:
     text = "CREATE STREAM R (ts int64, x int64); " + JOIN
     assert ps.sql(text, R=R.to_reader(), S=S, order_by="ts").num_rows == 2

@@ -214,7 +214,7 @@ def run_tables(
     kernel: str | None = None,
     flow: FlowChoice = ANY_FLOW,
 ) -> pa.Table:
-    """All rows of a query over tables or paths; late tuples and dead letters are a warning."""
+    """All rows of a query over tables or paths; what is late, dead or shed is a warning."""
     run = prepare(text, streams, order_by, order, PYTHON, kernel, flow=flow)
     summary, table = execute(run, None)
     if summary.letters:
@@ -224,6 +224,10 @@ def run_tables(
             f"{counted(summary.dead_letters, 'dead letter')}; the first: "
             f"{first.kind} {first.stream}: {first.text} ({first.reason})",
             stacklevel=3,
+        )
+    if summary.shed:
+        warnings.warn(
+            f"{counted(summary.shed, 'tuple')} shed; admission='wait' sheds none", stacklevel=3
         )
     assert table is not None
     return table

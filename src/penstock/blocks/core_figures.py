@@ -25,6 +25,8 @@ def core_figures(joins: Sequence[JoinBlock]) -> list[dict[str, Any]]:
             "stored": [sum(_stored(join.sides[i]) for join in joins) for i in (0, 1)],
             "probed": [sum(join.sides[i].rows.next for join in joins) for i in (0, 1)],
             "matched": sum(join.matches for join in joins),
+            "comparisons": sum(join.comparisons for join in joins),
+            "window": [sum(len(join.sides[i].rows) for join in joins) for i in (0, 1)],
         }
     ]
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.admission import Admitted
-from penstock.blocks.histogram import Histogram
 from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.latency import Latency
 from penstock.blocks.matcher import Matcher
 from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Met
 from penstock.blocks.ranks import Ranks
@@ -34,18 +34,23 @@ class FlowFront:
     """
 
     def __init__(
-        self, meeting: Meeting, sides: tuple[JoinSide, JoinSide], matcher: Matcher
+        self,
+        meeting: Meeting,
+        sides: tuple[JoinSide, JoinSide],
+        matcher: Matcher,
+        latency: Latency,
     ) -> None:
         self.meeting = meeting
+        self._latency = latency
         self.stale = True
         self._sides = sides
         self._matcher = matcher
         self._rank = 0
         self._is_programmed = False
         self._compiled = True
+        self._inside: tuple[deque[tuple[int, int]], ...] = (deque(), deque())
+        self._left = [0, 0]
         self._entered: deque[tuple[int, int]] = deque(maxlen=MOST_ENTRIES)
-        self.processing = Histogram()
-        self.visiting = Histogram()
 
     # -- input ------------------------------------------------------------------------------
 
@@ -70,6 +75,10 @@ class FlowFront:
             for side in self._sides
         ]
         self.meeting.program(rule, (held[0], held[1]), self._rank)
+        self._left = [side.rows.first for side in self._sides]
+        for side, inside in zip(self._sides, self._inside, strict=True):
+            inside.clear()
+            inside.append((side.rows.next, time.monotonic_ns()))
         self._compiled = self._is_programmed = True
         self.stale = False
 
@@ -179,7 +188,25 @@ class FlowFront:
                 yield from self._passed(met)
         if self.meeting.complete_at_once:
             tuples = len(chunk.arrivals[0]) + len(chunk.arrivals[1])
-            self.processing.add(time.monotonic_ns() - chunk.entered, tuples)
+            self._latency.processing.add(time.monotonic_ns() - chunk.entered, tuples)
+        else:
+            self._note_departures(chunk)
+
+    def _note_departures(self, chunk: Chunk) -> None:
+        """A tuple that is in no core any more has met all it could."""
+        now = time.monotonic_ns()
+        for side in self._sides:
+            inside = self._inside[side.index]
+            inside.append((chunk.seen[side.index], chunk.entered))
+            oldest = self.meeting.oldest(side.index)
+            oldest = side.rows.next if oldest is None else oldest
+            while inside and self._left[side.index] < oldest:
+                after, entered = inside[0]
+                gone = min(after, oldest) - self._left[side.index]
+                self._latency.processing.add(now - entered, gone)
+                self._left[side.index] += gone
+                if after <= oldest:
+                    inside.popleft()
 
     def complete(self) -> Iterator[Met]:
         """Make everybody meet who may."""
@@ -204,11 +231,11 @@ class FlowFront:
         _, entered = self._entered[-1]
         start = self._entered[-2][0] if len(self._entered) > 1 else 0
         if met.ranks.min() >= start:
-            self.visiting.add(met.at - entered, len(met))
+            self._latency.visiting.add(met.at - entered, len(met))
             return
         ends, times = np.array(self._entered).T
         which = np.searchsorted(ends, met.ranks, side="right")
-        self.visiting.add_many(met.at - times[np.minimum(which, len(times) - 1)])
+        self._latency.visiting.add_many(met.at - times[np.minimum(which, len(times) - 1)])
 
     def positions(self, met: Met) -> Indices:
         """The positions that pairs belong to: those of their younger tuples."""
@@ -224,11 +251,6 @@ class FlowFront:
         assert side.arrived is not None
         arrived: Indices = side.arrived.view()
         return arrived
-
-    def measures(self) -> dict[str, Any]:
-        """What cores have counted, and how long tuples take."""
-        latency = {"processing": self.processing.summary(), "visiting": self.visiting.summary()}
-        return {**self.meeting.measures(), "latency": latency}
 
 
 def _none(side: JoinSide) -> list[npt.NDArray[np.bool_] | None]:

@@ -15,6 +15,7 @@ The three steps of the procedure (scan, insert, invalidate) of Kang et al., as T
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from penstock.blocks.crew import Crew, Sharing
 from penstock.blocks.expiry import Expiring, expiring
 from penstock.blocks.flow_front import FlowFront
 from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.latency import Latency
 from penstock.blocks.matcher import Matcher, Probes, Tally
 from penstock.blocks.meeting import Meeting, Met
 from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, find_pairs
@@ -82,7 +84,10 @@ class JoinBlock:
             side.stores_keys = meeting is None
             side.track(False, meeting is not None)
         self.matcher = Matcher(self.sides, self.failures, compile_predicates)
-        self.front = None if meeting is None else FlowFront(meeting, self.sides, self.matcher)
+        self.latency = Latency()
+        self.front = None
+        if meeting is not None:
+            self.front = FlowFront(meeting, self.sides, self.matcher, self.latency)
         self.promised: list[int | float] = [self.clock.lowest, self.clock.lowest]
         self.matches = 0
         self._step = MOST_PAIRS
@@ -231,7 +236,7 @@ class JoinBlock:
             for side in self.sides
         ]
         if self.front is None:
-            yield from self._here(admitted, keyed, ranks, gone)
+            yield from self._timed(self._here(admitted, keyed, ranks, gone), admitted)
         else:
             yield from self._flow(self.front, admitted, keyed, ranks, gone)
         controls = self._controls(admitted, ranks, before)
@@ -259,6 +264,15 @@ class JoinBlock:
         for run in self._sharing.runs(probes, ranks.count, lambda f: self._gather(f, ranks)):
             self.matches += len(run)
             yield run
+
+    def _timed(self, runs: Iterator[Run], admitted: tuple[Admitted, Admitted]) -> Iterator[Run]:
+        """The runs, taking note of how long they were in the making."""
+        latency, began = self.latency, time.monotonic_ns()
+        for run in runs:
+            latency.visiting.add(time.monotonic_ns() - began, len(run))
+            yield run
+        tuples = admitted[0].batch.num_rows + admitted[1].batch.num_rows
+        latency.processing.add(time.monotonic_ns() - began, tuples)
 
     def _each(self, work: Callable[[JoinSide], T], apart: bool = True) -> list[T]:
         """Do it for both sides; at the same time, if there is a crew and they are ``apart``."""
@@ -335,10 +349,11 @@ class JoinBlock:
         return self._output(NOTHING, NOTHING.ranks)
 
     def measures(self) -> dict[str, Any]:
-        """What the cores of the flow have counted."""
+        """What the cores of the flow have counted, and how long tuples take."""
+        latency = {"latency": self.latency.summary()}
         if self.front is not None:
-            return self.front.measures()
-        return {} if self._crew is None else self._crew.measures()
+            return {**self.front.meeting.measures(), **latency}
+        return latency if self._crew is None else {**self._crew.measures(), **latency}
 
     def close(self) -> None:
         """Let the cores of the flow go."""

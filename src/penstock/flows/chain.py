@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from penstock.blocks.meeting import Chunk
 from penstock.flows.handshake_core import GROUP, Expire, Tuples
-from penstock.flows.network import Driver, Network, Unit
+from penstock.flows.network import Driver, Network, Unit, with_loads
 
 ENTRIES = ("left", "right")
 """Where R and where S come in."""
@@ -65,10 +65,9 @@ class Chain:
 
     def measures(self) -> dict[str, Any]:
         """The figures of each core."""
-        depths = {} if self._driver is None else self._driver.depths()
         return {
             "cores": [
-                {**figures, "depth": depths.get(core.name, 0)}
+                with_loads(figures, core.name, self._driver)
                 for core, figures in zip(self._cores, self._figures(), strict=True)
             ]
         }

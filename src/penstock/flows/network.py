@@ -81,6 +81,13 @@ class Network:
         self.exits[source.name, output] = name
 
 
+def with_loads(figures: dict[str, Any], name: str, driver: Driver | None) -> dict[str, Any]:
+    """A core's figures, and what its driver knows of it."""
+    if driver is None:
+        return {**figures, "depth": 0, "busy": None}
+    return {**figures, "depth": driver.depths()[name], "busy": driver.loads().get(name)}
+
+
 class Driver(Protocol):
     """Whoever runs the units of a network."""
 
@@ -101,6 +108,9 @@ class Driver(Protocol):
 
     def depths(self) -> dict[str, int]:
         """How many messages wait before each unit."""
+
+    def loads(self) -> dict[str, float]:
+        """For which part of the time each unit has been at work; nothing where time is not kept."""
 
     def close(self) -> None:
         """Stop."""

@@ -123,6 +123,10 @@ class Schedule:
             for place in self._places.values()
         )
 
+    def loads(self) -> dict[str, float]:
+        """Nothing: steps take no time here."""
+        return {}
+
     def depths(self) -> dict[str, int]:
         """How many messages wait before each unit."""
         return {

@@ -30,6 +30,7 @@ class Threads:
     """Runs a network. ``capacity`` bounds every FIFO."""
 
     def __init__(self, network: Network, capacity: int = CAPACITY) -> None:
+        self._started = time.perf_counter()
         self._bell = Bell()
         self._workers = {unit.name: _Worker(unit, self._bell) for unit in network.units}
         self._entries: dict[str, tuple[Fifo, _Worker]] = {}
@@ -104,9 +105,10 @@ class Threads:
             for name, worker in self._workers.items()
         }
 
-    def busy(self) -> dict[str, float]:
-        """For how many seconds each unit has been at work."""
-        return {name: worker.busy for name, worker in self._workers.items()}
+    def loads(self) -> dict[str, float]:
+        """For which part of the time since the start each unit has been at work."""
+        elapsed = time.perf_counter() - self._started
+        return {name: worker.busy / elapsed for name, worker in self._workers.items()}
 
     def close(self) -> None:
         """Stop every thread; a step under way is finished first."""

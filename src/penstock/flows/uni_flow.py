@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from penstock.blocks.meeting import Arrivals, Chunk, Met, Rule
 from penstock.flows.gathering import ALL_SECTIONS
-from penstock.flows.network import Driver, Network, Unit
+from penstock.flows.network import Driver, Network, Unit, with_loads
 from penstock.flows.probing import CHUNK_RANKS
 
 
@@ -90,8 +90,8 @@ class UniFlow:
 
     def measures(self) -> dict[str, Any]:
         """The figures of each core."""
-        depths = self._driver.depths()
-        return {"cores": [{**core.measures(), "depth": depths[core.name]} for core in self._cores]}
+        driver = self._driver
+        return {"cores": [with_loads(c.measures(), c.name, driver) for c in self._cores]}
 
     def close(self) -> None:
         """Stop the threads."""

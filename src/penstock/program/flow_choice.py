@@ -57,6 +57,11 @@ def check_choice(choice: FlowChoice) -> None:
         raise InputError(
             f"{choice.cores} cores cannot share a join", f"Write a number from 1 to {MOST_CORES}."
         )
+    if choice.name == "three-step" and (choice.cores or 1) > 1:
+        raise InputError(
+            f"the flow three-step is one core's, not {choice.cores} cores'",
+            "Leave the cores out, or ask for the flow shared.",
+        )
     if choice.branching is not None and choice.branching < 2:
         raise InputError(
             f"a distribution tree with branching {choice.branching} does not branch",

@@ -10,6 +10,7 @@ before anything has been changed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -106,6 +107,7 @@ class Singles:
             return False
         position = self._processing.position
         failed: list[LocalQuery] = []
+        began = time.monotonic_ns()
         for reader in readers:
             found = reader.join.take(values)
             if found < 0:
@@ -113,7 +115,10 @@ class Singles:
                 return False
             query = reader.query
             query._saw(way.name, 1)
+            taken = time.monotonic_ns() - began
+            reader.latency.processing.add(taken)
             if found:
+                reader.latency.visiting.add(taken, found)
                 try:
                     reader.emit(position, values, found)
                 except Exception as error:  # as for batches: the other queries must not miss it
@@ -258,6 +263,8 @@ class _Reader:
         self._side = side
         self._block, self._select, self._project = query.pipeline.blocks.values()
         self._sources = self._stored_columns()
+        assert isinstance(self._block, JoinBlock)
+        self.latency = self._block.latency
 
     def _stored_columns(self) -> list[Source] | None:
         """Where the select list is to be found; None if it has more than columns to be copied."""

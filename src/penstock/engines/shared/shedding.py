@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from penstock.blocks.run import Control, Positions, Run
 
-LARGEST_STEP = 1 << 20
+LARGEST_STEP = 4096
+"""Tuples admitted at once at most: after many that found nobody, the next may find many."""
 RESERVE = 8
 """One in so many rows of the buffer is kept free for what the tuples already admitted make."""
 MOST_RANGES = 65_536

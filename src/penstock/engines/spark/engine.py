@@ -179,8 +179,7 @@ class Engine:
     @property
     def dropped(self) -> list[Query[Placed]]:
         """Queries that have been dropped and still hold something that nobody has drained."""
-        held = [query for query in self._registry.dropped if query.undrained]
-        return held
+        return [query for query in self._registry.dropped if query.undrained]
 
     @property
     def catalog(self) -> Catalog:
