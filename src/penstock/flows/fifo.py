@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -21,6 +22,9 @@ class Fifo:
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._messages)
 
     @property
     def has_room(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.meeting import Meeting
 from penstock.flows.celljoin import celljoin
@@ -20,6 +22,9 @@ def make_join(
 ) -> JoinBlock:
     """A join block whose work the cores of the flow share."""
     crew = Crew(flow.cores) if flow.name == "shared" and flow.cores > 1 else None
+    if instruction.kind != "inner":
+        # Whether a tuple has found nobody is known once all of its pairs have come, in order.
+        flow = replace(flow, order="outer", precision=1)
     meeting = make_meeting(flow)
     return JoinBlock(instruction, streams, compile_predicates, crew=crew, meeting=meeting)
 

@@ -53,7 +53,7 @@ class UniFlow:
 
     def take(self, chunk: Chunk) -> Iterator[Met]:
         """Let arrivals in, and wait until all cores have done with them."""
-        done = 0
+        done = chunk.ranks[0]  # of late tuples alone, the chunk has no ranks and gives nothing
         for piece in pieces(chunk, CHUNK_RANKS):
             for met, until in self._send(piece):
                 yield met
