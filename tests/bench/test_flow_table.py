@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.flow_table import main, table
+from bench.flow_table import main, put, table
 from tests.bench.flow_results import FLOWS
 
 HEAD = """\
@@ -61,3 +61,23 @@ def test_the_command_prints_it(
     monkeypatch.setattr(sys, "argv", ["flow_table", str(tmp_path / "flows.json")])
     main()
     assert capsys.readouterr().out == table(FLOWS)
+
+
+def test_the_command_puts_it_between_the_marks_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flows.json").write_text(json.dumps({"flows": FLOWS}))
+    document = tmp_path / "algorithms.md"
+    document.write_text("before\n<!-- flows: begin -->\nold\n<!-- flows: end -->\nafter\n")
+    given = [str(tmp_path / "flows.json"), "--into", str(document)]
+    monkeypatch.setattr(sys, "argv", ["flow_table", *given])
+    for _ in range(2):
+        main()
+        assert document.read_text() == (
+            f"before\n<!-- flows: begin -->\n\n{table(FLOWS)}\n<!-- flows: end -->\nafter\n"
+        )
+
+
+def test_a_document_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^the document needs the lines <!-- flows: begin"):
+        put("text", "no marks")
