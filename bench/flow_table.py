@@ -1,12 +1,13 @@
 """The table of ``docs/algorithms.md``, from the JSON of the benchmark ``flows``.
 
-``python -m bench.flow_table docs/figures/flows.json`` prints it as Markdown.
+``python -m bench.flow_table docs/figures/flows.json`` prints it as Markdown, and with ``--into
+docs/algorithms.md`` puts it there, between the marks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from bench.flow_figures import FLOWS
 
 Row = tuple[str, str, str, str]
+BEGIN, END = "<!-- flows: begin -->", "<!-- flows: end -->"
 HEAD: Row = ("work", "published", "asked", "measured")
 
 
@@ -132,10 +134,27 @@ def change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
 
 
+def put(text: str, document: str) -> str:
+    """The document with the text between its marks."""
+    if document.count(BEGIN) != 1 or document.count(END) != 1:
+        raise ValueError(f"the document needs the lines {BEGIN} and {END}, once each")
+    before, after = document.split(BEGIN)[0], document.split(END)[1]
+    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+
+
 def main() -> None:
-    """``python -m bench.flow_table FLOWS.json``."""
-    results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    print(table(results["flows"]), end="")
+    """``python -m bench.flow_table FLOWS.json [--into DOCUMENT.md]``."""
+    parser = argparse.ArgumentParser(prog="python -m bench.flow_table", description=__doc__)
+    parser.add_argument("result", type=Path, metavar="FLOWS.json")
+    parser.add_argument("--into", type=Path, metavar="DOCUMENT.md")
+    arguments = parser.parse_args()
+    results = json.loads(arguments.result.read_text(encoding="utf-8"))
+    text = table(results["flows"])
+    if arguments.into is None:
+        print(text, end="")
+        return
+    document = arguments.into.read_text(encoding="utf-8")
+    arguments.into.write_text(put(text, document), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -130,7 +130,8 @@ def square_scale(values: Sequence[float]) -> Scale:
     whole = Scale(0, even.high, even.ticks, square=True)
     ticks = [even.high]
     for tick in reversed(even.ticks):
-        if whole.share(ticks[-1]) - whole.share(tick) >= CLOSEST_TICKS:
+        room = whole.share(ticks[-1]) - whole.share(tick)
+        if tick == 0 or min(room, whole.share(tick)) >= CLOSEST_TICKS:
             ticks.append(tick)
     return Scale(0, even.high, tuple(reversed(ticks)), square=True)
 

@@ -25,7 +25,7 @@ import penstock as ps
 from bench.band_join import arrivals
 from bench.flow_shapes import TIMED
 from bench.measure import machine
-from penstock.streams.events import Merged
+from penstock.streams.events import Merged, Punctuation
 
 FLOWS = ("three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake")
 WINDOW = 1 << 15
@@ -126,7 +126,8 @@ def soak(flow: str, cores: int, seconds: float, every: float = 1.0) -> dict[str,
         due = start + every
         while (now := time.monotonic()) < start + seconds or not watch.checks:
             for _ in range(ROUNDS):
-                engine.feed([source.batch()])
+                # A count window makes no promises, so what S holds would never expire without.
+                engine.feed([source.batch(), Punctuation("R", source.count, "t")])
             rows += query.rows().num_rows
             query.late()
             query.dead_letters()
