@@ -49,7 +49,8 @@ class Way:
 WAYS = [
     *(Way("splitjoin", cores, 2) for cores in (1, 2, 3)),
     *(Way("celljoin", cores) for cores in (1, 2, 3)),
-    *(Way(flow, 3) for flow in FLOWS if flow not in ("splitjoin", "celljoin")),
+    *(Way(f, 3) for f in FLOWS if f not in ("splitjoin", "celljoin", "three-step")),
+    Way("three-step", 1),
 ]
 """Every flow. Three cores and two outputs a node make a distribution tree of two levels."""
 ORDERED = [way for way in WAYS if len(way.orders) > 1]
