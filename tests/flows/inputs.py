@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import strategies as st
 
-from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Rule
+from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Met, Rule
 from penstock.flows.plain_window import PlainGroup, PlainTuple
 from penstock.kernels.predicate import Predicate
 from penstock.sql.expressions import TRUE, Call, Column, Expression, Literal
@@ -142,6 +142,10 @@ class Script:
         """The same tuples as a block has them."""
         return as_arrivals(group, keys=0 if self.predicate == "any" else 1)
 
+    def nobody(self) -> tuple[Arrivals, Arrivals]:
+        """Empty windows."""
+        return self.columns(PlainGroup(0, ())), self.columns(PlainGroup(1, ()))
+
     def rule(self, kernel: str = "nested-loop") -> Rule:
         """What a block would program."""
         predicate = Predicate.of(PREDICATES[self.predicate])
@@ -183,36 +187,44 @@ def as_arrivals(group: PlainGroup, keys: int) -> Arrivals:
     return Arrivals(group.side, *fixed, (numbers("key"),) * keys, (None,) * keys, *times)
 
 
-def random_script(seed: int, most: int = 40) -> Script:
-    """A script from a seed: windows of rows or time, times in or out of order, any cuts."""
-    rng = random.Random(seed)
-    count = rng.randrange(most + 1)
-    bias = rng.choice([0.5, 0.5, 0.1, 1.0, 0.0])
-    jitter = rng.choice([0, 0, 3])
+@st.composite
+def scripts(draw: st.DrawFn, most: int = 30) -> Script:
+    """Windows of rows or time, times in or out of order, any cuts, one stream silent or not."""
+    sides = draw(st.sampled_from(["RS", "RS", "RS", "RRRRRS", "R", "S"]))
+    jitter = draw(st.sampled_from([0, 0, 3]))
+    tuples = st.tuples(st.sampled_from(sides), st.integers(0, 3), st.integers(-jitter, jitter))
+    drawn = draw(st.lists(tuples, max_size=most))
     arrivals = tuple(
-        Arrival(int(rng.random() >= bias), rng.randrange(4), i + rng.randint(-jitter, jitter))
-        for i in range(count)
+        Arrival("RS".index(side), key, place + late)
+        for place, (side, key, late) in enumerate(drawn)
     )
-    windows = tuple(
-        Window(rows=rng.choice([0, 1, 2, 5, 100]))
-        if rng.random() < 0.6
-        else Window(span=rng.choice([1, 4, 15, 1000]))
-        for _ in range(2)
-    )
-    cuts = sorted(rng.randrange(count + 1) for _ in range(rng.randrange(6)))
-    return Script(
-        arrivals, (windows[0], windows[1]), tuple(cuts), rng.choice(["any", "equi", "band"])
-    )
+    rows = st.sampled_from([0, 1, 2, 5, 100]).map(lambda count: Window(rows=count))
+    spans = st.sampled_from([1, 4, 15, 1000]).map(lambda span: Window(span=span))
+    windows = draw(st.tuples(rows | spans, rows | spans))
+    cuts = draw(st.lists(st.integers(0, len(arrivals)), max_size=5))
+    predicate = draw(st.sampled_from(["any", "equi", "band"]))
+    return Script(arrivals, windows, tuple(sorted(cuts)), predicate)
 
 
 def met_by(meeting: Meeting, script: Script) -> list[Pair]:
     """All pairs that a flow finds, sorted."""
+    meeting.program(script.rule(), script.nobody(), 0)
     found: list[Pair] = []
-    empty = (script.columns(PlainGroup(0, ())), script.columns(PlainGroup(1, ())))
-    meeting.program(script.rule(), empty, 0)
     for chunk in script.chunks():
-        for met in meeting.take(chunk):
-            found += zip(map(int, met.left), map(int, met.right), strict=True)
-    for met in meeting.complete():
-        found += zip(map(int, met.left), map(int, met.right), strict=True)
+        found += pairs_of(meeting, meeting.take(chunk))
+    found += pairs_of(meeting, meeting.complete())
     return sorted(found)
+
+
+def pairs_of(meeting: Meeting, met: Iterator[Met]) -> Iterator[Pair]:
+    """The pairs; none of them may be of a tuple that the flow has said is gone."""
+    for some in met:
+        oldest = [meeting.oldest(side) or 0 for side in (0, 1)]
+        for left, right in zip(map(int, some.left), map(int, some.right), strict=True):
+            assert left >= oldest[0], (
+                f"R {left} turned up, but the flow let go all before {oldest[0]}"
+            )
+            assert right >= oldest[1], (
+                f"S {right} turned up, but the flow let go all before {oldest[1]}"
+            )
+            yield left, right

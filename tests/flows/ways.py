@@ -12,7 +12,7 @@ from tests.plain_kernels import plain_kernels
 
 from penstock.blocks import join_side
 from penstock.kernels import entry_index
-from penstock.program.flow_choice import EVERY_KIND, FLOWS, UNORDERED, FlowChoice
+from penstock.program.flow_choice import EVERY_KIND, UNORDERED, FlowChoice
 
 ORDERS = ("none", "outer", "inner")
 
@@ -49,8 +49,8 @@ class Way:
 WAYS = [
     *(Way("splitjoin", cores, 2) for cores in (1, 2, 3)),
     *(Way("celljoin", cores) for cores in (1, 2, 3)),
-    *(Way(f, 3) for f in FLOWS if f not in ("splitjoin", "celljoin", "three-step")),
     Way("three-step", 1),
+    *(Way(flow, 3) for flow in ("shared", *UNORDERED)),
 ]
 """Every flow. Three cores and two outputs a node make a distribution tree of two levels."""
 ORDERED = [way for way in WAYS if len(way.orders) > 1]

@@ -16,8 +16,9 @@ forwards of its own accord is tried with room in each single one of its outputs.
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -308,8 +309,8 @@ def _forked(value: Any, whole: bool = False) -> Any:
     if isinstance(value, tuple):
         # Named tuples are messages or rows, which nobody changes.
         return value if hasattr(value, "_fields") else tuple(map(_forked, value))
-    if isinstance(value, list):
-        return [_forked(item) for item in value]
+    if isinstance(value, (list, deque)):
+        return type(value)(map(_forked, value))
     if isinstance(value, dict):
         return {key: _forked(item) for key, item in value.items()}
     if hasattr(value, "fork"):
@@ -332,7 +333,7 @@ def frozen(value: Any) -> Hashable:
     """A value that equals another's if the two things are the same."""
     if isinstance(value, (int, str, float, bytes, type(None))):
         return value
-    if isinstance(value, (tuple, list)) or type(value).__name__ == "deque":
+    if isinstance(value, (tuple, list, deque)):
         return tuple(map(frozen, value))
     if isinstance(value, dict):
         return tuple((key, frozen(item)) for key, item in value.items())
@@ -342,7 +343,5 @@ def frozen(value: Any) -> Hashable:
         return value.dtype.str, value.tobytes()
     if callable(value):
         return id(value)
-    if "__eq__" in vars(type(value)) and is_dataclass(value):
-        return value  # type: ignore[return-value]
-    items = vars(value).items()
-    return tuple((name, frozen(item)) for name, item in items if name not in FIGURES)
+    names = [f.name for f in fields(value)] if is_dataclass(value) else list(vars(value))
+    return type(value), *(frozen(getattr(value, name)) for name in names if name not in FIGURES)

@@ -288,7 +288,6 @@ class HandshakeCore:
             if count and has_room(AHEAD[side]):
                 yield AHEAD[side], Tuples(self._let_go(side, count))
                 yield from self._tell(side)
-                return
 
     def _surplus(self, side: int) -> int:
         """How many to pass on: half of what we have more, and in any case those who are due."""

@@ -134,6 +134,13 @@ class Schedule:
             for name, place in self._places.items()
         }
 
+    def waiting(self, kind: type) -> dict[str, int]:
+        """The most messages of a kind that wait before each unit in one FIFO."""
+        return {
+            name: max(sum(isinstance(m, kind) for m in fifo) for fifo in place.inputs.values())
+            for name, place in self._places.items()
+        }
+
     def close(self) -> None:
         """Nothing runs by itself."""
 

@@ -13,6 +13,7 @@ from penstock.engines.shared.pieces import Event, Piece
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, Running
 from penstock.errors import PenstockError
+from penstock.kernels.merging import places_of
 from penstock.program.instructions import (
     Change,
     CreateStream,
@@ -69,8 +70,9 @@ class Processing(Generic[Q]):
             elif isinstance(event, Merged):
                 self.position += len(event)
                 for i, (name, batch) in enumerate(zip(event.streams, event.batches, strict=True)):
-                    span = start + np.flatnonzero(event.which == i)
-                    batches.setdefault(name.lower(), []).append((batch, span))
+                    span = np.empty(batch.num_rows + 1, np.int64)
+                    places_of(event.which, i, start, span)
+                    batches.setdefault(name.lower(), []).append((batch, span[:-1]))
             else:
                 self.position += 1
                 if isinstance(event, Malformed):
