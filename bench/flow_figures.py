@@ -69,10 +69,12 @@ def handshake_scaling(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
         for e in entries
         for minutes, rate in e["per_stream"].items()
     )
-    series = [
-        *lines(named),
-        *map(theirs, (published.HANDSHAKE_PER_STREAM, published.CELLJOIN_PER_STREAM)),
-    ]
+    numbers = (
+        published.HANDSHAKE_PER_STREAM,
+        published.CELLJOIN_PER_STREAM,
+        published.CELLJOIN_TUNED_PER_STREAM,
+    )
+    series = [*lines(named), *map(theirs, numbers)]
     y = Axis("tuples per second of each stream, lengths as squares", square=True)
     title = "Handshake join: sustained rate and cores"
     subtitle = joined(cpu, "nested loop; published: 15 min, Teubner & Mueller 2011 §5.4")

@@ -28,6 +28,3 @@ SPLITJOIN_COUNT_WINDOW = 1 << 21
 # Seconds from the arrival of the younger tuple until the pair is found, on average; 15 minutes.
 SPLITJOIN_VISITING = Published("SplitJoin", 28, 8.1e-3, "Najafi 2019 §5.6.3")
 LOW_LATENCY_VISITING = Published("low-latency", 28, 26.8e-3, "Najafi 2019 §5.6.3")
-# Comparisons per second and core, worked out from the first and the fifth of the rates above.
-HANDSHAKE_COMPARISONS = Published("handshake", 8, 0.44e9, "Teubner & Mueller 2011 §5.4")
-SPLITJOIN_COMPARISONS = Published("SplitJoin", 28, 0.39e9, "Najafi 2019 §5.6.4")

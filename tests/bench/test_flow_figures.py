@@ -46,6 +46,7 @@ def test_handshake_join_is_beside_the_published_rates_of_each_stream() -> None:
         "15 min windows": [Point(1, 1_500), Point(2, 2_100)],
         "handshake, published": [Point(8, 1_400)],
         "CellJoin, published": [Point(9, 750)],
+        "CellJoin, tuned, published": [Point(9, 1_000)],
     }
     assert PLOTS["flows-scaling.svg"].y.square
 
