@@ -51,7 +51,7 @@ def lines(named: Iterator[tuple[str, Point]], order: tuple[str, ...] = ()) -> li
 
 def theirs(number: Published) -> Series:
     """A published number, as a point of its own."""
-    return Series(f"published: {number.what}", [Point(number.cores, number.value)])
+    return Series(f"{number.what}, published", [Point(number.cores, number.value)])
 
 
 def best_flow(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
@@ -69,13 +69,15 @@ def handshake_scaling(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
         for e in entries
         for minutes, rate in e["per_stream"].items()
     )
-    series = [
-        *lines(named),
-        *map(theirs, (published.HANDSHAKE_PER_STREAM, published.CELLJOIN_PER_STREAM)),
-    ]
+    numbers = (
+        published.HANDSHAKE_PER_STREAM,
+        published.CELLJOIN_PER_STREAM,
+        published.CELLJOIN_TUNED_PER_STREAM,
+    )
+    series = [*lines(named), *map(theirs, numbers)]
     y = Axis("tuples per second of each stream, lengths as squares", square=True)
     title = "Handshake join: sustained rate and cores"
-    subtitle = joined(cpu, "nested loop; published: 15 min windows, Teubner & Mueller 2011 §5.4")
+    subtitle = joined(cpu, "nested loop; published: 15 min, Teubner & Mueller 2011 §5.4")
     yield "flows-scaling.svg", Plot(title, CORES, y, series, subtitle)
 
 
@@ -84,7 +86,7 @@ def time_windows(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
     named = ((timed(e), Point(e["cores"], e["sustained"])) for e in entries)
     series = [*lines(named), theirs(published.SPLITJOIN_TIME)]
     title = "Sustained rate over time windows"
-    subtitle = joined(cpu, "nested loop; published: Najafi 2019 §5.6.4")
+    subtitle = joined(cpu, "nested loop; published: 15 min, Najafi 2019 §5.6.4")
     yield "flows-time-windows.svg", Plot(title, CORES, Axis(ARRIVALS), series, subtitle)
 
 
@@ -95,10 +97,10 @@ def time_window_latency(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]
     )
     both = (published.SPLITJOIN_VISITING, published.LOW_LATENCY_VISITING)
     series = lines(named) + [
-        Series(f"published: {p.what}", [Point(p.cores, p.value * 1e3)]) for p in both
+        Series(f"{p.what}, published", [Point(p.cores, p.value * 1e3)]) for p in both
     ]
     title = "Visiting latency, tuple by tuple at half load"
-    subtitle = joined(cpu, "mean; nested loop; published: Najafi 2019 §5.6.3")
+    subtitle = joined(cpu, "mean; nested loop; published: 15 min, Najafi 2019 §5.6.3")
     y = Axis("milliseconds", log=10)
     yield "flows-visiting-latency.svg", Plot(title, CORES, y, series, subtitle)
     stages = (
@@ -121,7 +123,7 @@ def count_windows(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
     )
     number = published.SPLITJOIN_COUNT
     at = Point(published.SPLITJOIN_COUNT_WINDOW, number.value)
-    series = [*lines(named), Series(f"published: {number.cores} cores", [at])]
+    series = [*lines(named), Series(f"{number.cores} cores, published", [at])]
     title = "SplitJoin over count windows, nested loop"
     subtitle = joined(cpu, f"published: {number.source}")
     y = Axis(ARRIVALS, log=10)
@@ -172,7 +174,7 @@ def hop_name(entry: dict[str, Any]) -> str:
 
 def timed(entry: dict[str, Any]) -> str:
     """A flow and the length of its time windows."""
-    return f"{entry['flow']}, {entry['minutes']} min"
+    return f"{entry['flow'].removesuffix('-handshake')}, {entry['minutes']} min"
 
 
 def joined(*parts: str) -> str:

@@ -114,7 +114,7 @@ def cost_of_order() -> list[dict[str, Any]]:
         ("band", 14, 316),
     ):
         window = 1 << bits
-        turn = turn_of(window, distance, COMPARISONS if kernel == "nested-loop" else window << 20)
+        turn = turn_of(window, distance, COMPARISONS if kernel == "nested-loop" else window << 19)
         hows = {order: How("splitjoin", 2, kernel, order) for order in ("none", "outer", "inner")}
         entries = compare(near(window, distance), window, hows, turn, turns=5)
         rates = medians(entries)

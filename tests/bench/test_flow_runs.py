@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from bench import flow_runs
-from bench.flow_latency import difference, of_histogram
-from bench.flow_runs import Contestant, How, Made, Work, band, compare, digest
+from bench.flow_latency import Stages, paced, quantiles
+from bench.flow_runs import Contestant, How, Made, Work, band, compare, contestant, digest, full
 from bench.flow_shapes import CLOSE
 
 X, Y = pa.array([1, 2, 3], pa.int32()), pa.array([0.5, 0.25, 2.0], pa.float32())
@@ -54,14 +55,23 @@ def test_other_rows_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(error.value).splitlines()[0] == said
 
 
-def test_quantiles_of_a_histogram_are_upper_ends() -> None:
-    counts = {1e-6: 50, 2e-6: 48, 1e-3: 2}
-    found = of_histogram(counts)
-    assert found is not None
-    assert (found["count"], found["p50"], found["p99"]) == (100, 1e-6, 1e-3)
-    assert found["mean"] == pytest.approx((50e-6 + 96e-6 + 2e-3) / 100)
-    assert of_histogram({1e-6: 0}) is None
+def test_single_tuples_at_a_pace_are_timed_pair_by_pair() -> None:
+    work = Work(CLOSE.format(window=64, near=3_000))
+    rng = np.random.default_rng(1)
+    with contestant(work, How("splitjoin", 2, "nested-loop", "outer"), full(work, 64, rng)) as one:
+        stages = Stages()
+        stages.watch(one)
+        found = paced(one, work.make(rng, 50), per_second=10_000)
+    assert found["visiting"]["count"] == found["rows"] > 0
+    assert found["processing"]["count"] == found["push_to_rows"]["count"] == 50
+    assert found["visiting"]["p99"] <= found["push_to_rows"]["p99"]
+    # Two cores have seen every tuple.
+    counts = {name: taken["count"] for name, taken in stages.summary().items()}
+    assert counts == {"distribution": 100, "execution": 100, "gathering": 50, "end to end": 50}
 
 
-def test_histograms_are_counted_from_a_point_on() -> None:
-    assert difference({1.0: 5, 2.0: 3}, {1.0: 4}) == {1.0: 1, 2.0: 3}
+def test_quantiles_of_nothing_are_none() -> None:
+    assert quantiles([]) is None
+    assert quantiles([1.0, 2.0, 6.0]) == {
+        "p50": 2.0, "p99": pytest.approx(5.92), "mean": 3.0, "count": 3,
+    }  # fmt: skip
