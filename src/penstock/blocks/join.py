@@ -119,6 +119,15 @@ class JoinBlock:
         elsewhere = 0 if self.front is None else self.front.meeting.comparisons
         return self.matcher.comparisons + elsewhere
 
+    @property
+    def kernels(self) -> tuple[str, str]:
+        """The kernel that meets tuples stored on the left, and on the right, as chosen by now."""
+        cores = [] if self.front is None else self.front.meeting.measures()["cores"]
+        if not cores or len(cores[0]["kernels"]) < 2:
+            return self.matcher.kernels
+        left, right = cores[0]["kernels"]
+        return left, right
+
     def save(self) -> BlockState:
         """Both windows, what was promised, and what has been counted. Indexes are made anew.
 
@@ -315,7 +324,20 @@ class JoinBlock:
         latency = {"latency": self.latency.summary()}
         if self.front is not None:
             return {**self.front.meeting.measures(), **latency}
-        return latency if self._crew is None else {**self._crew.measures(), **latency}
+        if self._crew is None:
+            return latency
+        return {"cores": self._crew_figures(self._crew), **latency}
+
+    def _crew_figures(self, crew: Crew) -> list[dict[str, Any]]:
+        """What each of the crew has done; single tuples are the first one's, who is the caller."""
+        cores: list[dict[str, Any]] = crew.measures()["cores"]
+        told = {name: sum(core[name] for core in cores) for name in ("matched", "comparisons")}
+        cores[0]["matched"] += self.matches - told["matched"]
+        cores[0]["comparisons"] += self.comparisons - told["comparisons"]
+        for side in self.sides:
+            rest = side.rows.next - sum(core["probed"][side.index] for core in cores)
+            cores[0]["probed"][side.index] += rest
+        return cores
 
     def close(self) -> None:
         """Let the cores of the flow go."""

@@ -61,7 +61,7 @@ class Probes:
 class Tally:
     """What is counted while pairs are looked for; it counts for the block once they are kept."""
 
-    probed: int = 0
+    probed: list[int] = field(default_factory=lambda: [0, 0])
     comparisons: int = 0
     failures: Failures = field(default_factory=Failures)
     looked: list[tuple[EntryIndex, Looked, int, int]] = field(default_factory=list)
@@ -244,7 +244,7 @@ class Matcher:
         """
         other = self._sides[1 - side.index]
         a, b = np.searchsorted(probes.at, (start, stop)).tolist()
-        tally.probed += b - a
+        tally.probed[side.index] += b - a
         candidates = live_total(probes.lo[a:b], probes.hi[a:b])
         capacity = candidates if most is None else min(candidates, most)
         found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)
