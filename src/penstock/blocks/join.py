@@ -27,7 +27,7 @@ from penstock.blocks.crew import Crew, Sharing
 from penstock.blocks.expiry import Expiring, expiring
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.matcher import Matcher, Probes, Tally
-from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, find_pairs
+from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, find_pairs, ties
 from penstock.blocks.punctuator import Clock, Ticks
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Ended, Promise, Run, Share
@@ -42,6 +42,9 @@ T = TypeVar("T")
 
 LEFT_KEPT = frozenset({"left", "full", "anti"})
 RIGHT_KEPT = frozenset({"right", "full"})
+WORTH_SHARING = 1 << 16
+"""Arrivals from which on threads gain more by storing both sides at once than they lose by taking
+turns at the interpreter."""
 NO_KEYS = Keyed(None, [], [])
 
 
@@ -188,9 +191,10 @@ class JoinBlock:
         The last run yielded has no rows but the controls and letters of the whole.
         """
         before = [(side.ended, side.punctuator.promise) for side in self.sides]
+        large = len(runs[0]) + len(runs[1]) >= WORTH_SHARING
         self.matcher.tidy_dictionary(len(runs[0]) + len(runs[1]))
         (left, left_keys), (right, right_keys) = self._each(
-            lambda side: self._admit(side, runs[side.index]), not self.matcher.encodes
+            lambda side: self._admit(side, runs[side.index]), large and not self.matcher.encodes
         )
         self._count_failures()
         admitted, keyed = (left, right), (left_keys, right_keys)
@@ -202,7 +206,7 @@ class JoinBlock:
             for side in self.sides
         ]
         probes = self._each(
-            lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks)
+            lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks), large
         )
         if self._sharing is None:
             yield from self._steps(probes, ranks, gone)
@@ -218,8 +222,8 @@ class JoinBlock:
             letters=(*runs[0].letters, *runs[1].letters, *left.letters, *right.letters),
         )
 
-    def _each(self, work: Callable[[JoinSide], T], apart: bool = True) -> list[T]:
-        """Do it for both sides; at the same time, if there is a crew and they are ``apart``."""
+    def _each(self, work: Callable[[JoinSide], T], apart: bool) -> list[T]:
+        """Do it for both sides; ``apart``: at the same time, if there is a crew."""
         if self._crew is None or not apart:
             return [work(side) for side in self.sides]
         left, right = self.sides
@@ -287,7 +291,7 @@ class JoinBlock:
 
     def _gather(self, found: Found, ranks: Ranks) -> Run:
         run = self._output(found, ranks.position_of)
-        return run if self._share is None else replace(run, ties=_ties(found, ranks))
+        return run if self._share is None else replace(run, ties=ties(found, ranks))
 
     def _mark(self, found: Found) -> Found:
         """Remember who has been matched; of a semi join keep each left tuple's first match."""
@@ -385,15 +389,6 @@ class JoinBlock:
         for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
             value = tick_to_physical(side, tick)
             yield Promise(int(ranks.position_of[event]), column, value, side.index)
-
-
-def _ties(found: Found, ranks: Ranks) -> Indices:
-    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
-    is_right = np.zeros(ranks.count, np.int64)
-    is_right[ranks.tuples[1]] = 1
-    by_right = is_right[found.ranks]
-    ties: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
-    return ties
 
 
 def _standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from penstock.blocks.join_side import JoinSide
 from penstock.blocks.matcher import Matcher, Probes, Tally
+from penstock.blocks.ranks import Ranks
 from penstock.kernels.merging import merge_pairs, three
 
 Indices = npt.NDArray[np.int64]
@@ -60,3 +61,12 @@ def find_pairs(
     merged = three(len(parts[0][0]) + len(parts[1][0]))
     merge_pairs(parts[0], parts[1], merged)
     return Found(*merged)
+
+
+def ties(found: Found, ranks: Ranks) -> Indices:
+    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
+    is_right = np.zeros(ranks.count, np.int64)
+    is_right[ranks.tuples[1]] = 1
+    by_right = is_right[found.ranks]
+    ordered: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
+    return ordered
