@@ -40,6 +40,7 @@ def use(patch: pytest.MonkeyPatch, crew: Crew) -> None:
         return make(self, instruction)
 
     patch.setattr(Pipeline, "_make", make_with_crew)
+    patch.setattr(join_module, "WORTH_SHARING", 0)
 
 
 def at_most(patch: pytest.MonkeyPatch, pairs: int) -> None:

@@ -25,7 +25,7 @@ from penstock.blocks.run import Run
 T = TypeVar("T")
 Ranks = npt.NDArray[np.float64]
 
-PARTS_EACH = 2
+PARTS_EACH = 1
 """Parts per core: one that is slowed down leaves the rest to the others."""
 SMALLEST_PART = 512
 """Events that are not worth another thread's while."""

@@ -15,8 +15,9 @@ from penstock.blocks.meeting import Rule
 from penstock.blocks.punctuator import Ticks
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
-from penstock.kernels.entry_index import EntryIndex, Looked
+from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import select
+from penstock.kernels.looked import Looked
 from penstock.kernels.merging import live_total, name_pairs, row_ranges, three
 from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
 from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
