@@ -21,7 +21,7 @@ help:
 	@echo "make test       format, lint, types, imports, doctests, tests"
 	@echo "make fuzz       random scripts against the oracle until something breaks or Ctrl-C"
 	@echo "make kill-test  kill a run on Spark N=20 times, and compare what comes out in the end"
-	@echo "make bench      the benchmarks, as JSON"
+	@echo "make bench      the benchmarks, as JSON and drawn, into docs/figures"
 	@echo "make lint       what make test checks before it runs anything"
 	@echo "make format     put the code into shape"
 	@echo "make lock       pin the newest versions that pyproject.toml allows"
@@ -97,9 +97,8 @@ kill-test: $(READY)
 	@$(BIN)/python -m tests.kill --kills $(N)
 
 bench: $(READY)
-	@$(SAY) "benchmarks (python -m bench)"
-	@$(BIN)/python -m bench --out bench/results.json
-	@cat bench/results.json
+	@$(SAY) "benchmarks, about a quarter of an hour (python -m bench --figures docs/figures)"
+	@$(BIN)/python -m bench --figures docs/figures
 
 format: $(READY)
 	@$(SAY) "ruff format, ruff check --fix"

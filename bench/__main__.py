@@ -1,4 +1,7 @@
-"""Run benchmarks and write their figures as JSON."""
+"""Run benchmarks and write what they measure as JSON, and drawn.
+
+``python -m bench soak`` is a long run by itself: see :mod:`bench.soak`.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +9,69 @@ import argparse
 import importlib
 import json
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+from bench.figures import draw
 from bench.measure import machine
 
-BENCHMARKS = (
-    "band_join",
-    "select_project",
-    "start_up",
-    "memory",
-    "kernels",
-    "spark_joins",
-    "spark_rows",
-)
+GROUPS = {
+    "engine": ("band_join", "select_project", "start_up", "memory"),
+    "kernels": ("kernels",),
+    "flows": ("flows",),
+    "spark": ("spark_joins", "spark_rows"),
+}
+"""The benchmarks by the file that their results are in."""
+BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
 
 
 def main() -> None:
-    """``python -m bench [NAME …] [--out FILE]``."""
+    """``python -m bench [NAME …] [--out FILE] [--figures FOLDER]``."""
+    if sys.argv[1:2] == ["soak"]:
+        importlib.import_module("bench.soak").main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--out", type=Path, help="write the JSON here instead of to the terminal")
+    parser.add_argument(
+        "--figures", type=Path, metavar="FOLDER",
+        help=f"write the JSON in parts ({', '.join(GROUPS)}) and its figures to this folder",
+    )  # fmt: skip
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
-    results = {"machine": machine()}
+    results: dict[str, Any] = {"machine": machine()}
     for name in arguments.names or BENCHMARKS:
         print(f"bench: {name} …", file=sys.stderr, flush=True)
+        start = time.perf_counter()
         results[name] = importlib.import_module(f"bench.{name}").run()
-    text = json.dumps(results, indent=2)
+        taken = time.perf_counter() - start
+        print(f"bench: {name} took {taken:.0f} s", file=sys.stderr, flush=True)
+        if arguments.figures:  # what there is so far, lest a later failure take it along
+            in_parts(results, arguments.figures)
     if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(text + "\n")
-        print(f"bench: wrote {arguments.out}", file=sys.stderr)
-    else:
-        print(text)
+        write(results, arguments.out)
+    elif not arguments.figures:
+        print(json.dumps(results, indent=2))
+
+
+def in_parts(results: dict[str, Any], folder: Path) -> None:
+    """Write each group of results to a file of its own, and draw it."""
+    for group, names in GROUPS.items():
+        part = {name: results[name] for name in names if name in results}
+        if part:
+            path = folder / f"{group}.json"
+            write({"machine": results["machine"], **part}, path)
+            draw(path, folder, [])
+
+
+def write(results: dict[str, Any], path: Path) -> None:
+    """As JSON, and say so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(f"bench: wrote {path}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Draw the figures of a benchmark's JSON: ``python -m bench.figures RESULT.json``.
 
-The JSON is what ``python -m bench kernels --out RESULT.json`` writes. What it has no numbers for is
-not drawn.
+The JSON is what ``python -m bench kernels flows --out RESULT.json`` writes. What it has no numbers
+for is not drawn. ``python -m bench --figures FOLDER`` does both.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench import flow_figures
+from bench.flow_figures import joined
 from bench.plot import Axis, Mark, Plot, Point, Series, svg
 
 # In this order, so that a kernel has the same colour in every figure.
@@ -45,8 +47,13 @@ def by_kernel(
 
 def figures(results: dict[str, Any], marks: list[Mark]) -> Iterator[tuple[str, Plot]]:
     """Every figure that there are numbers for, with the name of its file."""
-    kernels = results["kernels"]
     cpu = results.get("machine", {}).get("cpu", "")
+    yield from of_kernels(results.get("kernels", {}), cpu, marks)
+    yield from flow_figures.figures(results.get("flows", {}), cpu)
+
+
+def of_kernels(kernels: dict[str, Any], cpu: str, marks: list[Mark]) -> Iterator[tuple[str, Plot]]:
+    """The figures of the benchmark ``kernels``."""
     runs = "median of the runs; bars: the slowest and the fastest"
     growth = kernels.get("growth", [])
     if growth:
@@ -67,15 +74,31 @@ def figures(results: dict[str, Any], marks: list[Mark]) -> Iterator[tuple[str, P
         yield "kernels-nested-loop.svg", Plot(title, WINDOW, y, series, joined(cpu, runs))
 
 
-def joined(*parts: str) -> str:
-    """The parts that say something, in one line."""
-    return " · ".join(part for part in parts if part)
-
-
 def mark(text: str) -> Mark:
     """``65536=L2 2 MiB`` as a mark."""
     window, _, label = text.partition("=")
     return Mark(float(window), label)
+
+
+def draw(result: Path, folder: Path, marks: list[Mark]) -> int:
+    """Write the figures of a JSON to a folder; how many."""
+    results = json.loads(result.read_text(encoding="utf-8"))
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for name, plot in figures(results, marks or caches(results)):
+        (folder / name).write_text(svg(plot), encoding="utf-8")
+        print(f"bench: wrote {folder / name}", file=sys.stderr)
+        count += 1
+    return count
+
+
+def caches(results: dict[str, Any]) -> list[Mark]:
+    """Where the windows of a join are about as large as the second-level cache."""
+    size = results.get("machine", {}).get("second_level_cache")
+    if not size:
+        return []
+    # A stored tuple takes about 32 bytes in the segments of an index, and there are two windows.
+    return [Mark(size / 64, f"L2 {size / (1 << 20):g} MiB")]
 
 
 def main() -> None:
@@ -88,13 +111,8 @@ def main() -> None:
         help="a vertical line in the figure of the throughput, such as '65536=L2 2 MiB'",
     )  # fmt: skip
     arguments = parser.parse_args()
-    results = json.loads(arguments.result.read_text(encoding="utf-8"))
-    if "kernels" not in results:
-        parser.error(f"{arguments.result} has no results of the benchmark kernels")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name, plot in figures(results, arguments.mark):
-        (arguments.out / name).write_text(svg(plot), encoding="utf-8")
-        print(f"bench: wrote {arguments.out / name}", file=sys.stderr)
+    if not draw(arguments.result, arguments.out, arguments.mark):
+        parser.error(f"{arguments.result} has no results of the benchmarks kernels and flows")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -39,4 +40,8 @@ def machine() -> dict[str, Any]:
                 line.split(":", 1)[1].strip() for line in file if line.startswith("model name")
             ]
         model = names[0] if names else model
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
+    found = {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
+    cache = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+    if cache.exists():
+        found["second_level_cache"] = int(cache.read_text().strip().removesuffix("K")) * 1024
+    return found

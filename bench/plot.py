@@ -27,6 +27,7 @@ WIDTH, HEIGHT = 720, 440
 TEXT, LINE = 13, 18  # pixels: the size of labels, and from one line of text to the next
 GLYPH = 0.6 * TEXT  # what a character takes on average in a generic font, with some reserve
 MOST_TICKS = 9
+CLOSEST_TICKS = 0.07  # of the axis: two labels closer than that would touch
 THOUSANDS = ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " K"))
 DASHED = 'stroke-dasharray="4 4"'
 
@@ -51,10 +52,15 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """``log`` is the base of a logarithmic axis; a linear one (``None``) always shows zero."""
+    """``log`` is the base of a logarithmic axis; a linear one (``None``) always shows zero.
+
+    On a ``square`` axis lengths are as the squares of values, from zero on: what costs the square
+    of a rate and grows with the number of cores is a straight line there.
+    """
 
     title: str
     log: Literal[2, 10] | None = None
+    square: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,9 +91,12 @@ class Scale:
     high: float
     ticks: tuple[float, ...]
     log: Literal[2, 10] | None = None
+    square: bool = False
 
     def share(self, value: float) -> float:
         """How much of the axis lies below ``value``."""
+        if self.square:
+            return (value / self.high) ** 2
         if self.log is None:
             return (value - self.low) / (self.high - self.low)
         return math.log2(value / self.low) / math.log2(self.high / self.low)
@@ -111,6 +120,20 @@ def linear_scale(values: Sequence[float]) -> Scale:
     last = math.ceil(high / step) if high > low else math.ceil(1 / step)
     ticks = tuple(i * step for i in range(math.floor(low / step), last + 1))
     return Scale(ticks[0], ticks[-1], ticks)
+
+
+def square_scale(values: Sequence[float]) -> Scale:
+    """From zero, in round steps as far as their labels have room."""
+    if any(value < 0 for value in values):
+        raise ValueError(f"{min(values):g} has no place on an axis of squares; use a linear one")
+    even = linear_scale(values)
+    whole = Scale(0, even.high, even.ticks, square=True)
+    ticks = [even.high]
+    for tick in reversed(even.ticks):
+        room = whole.share(ticks[-1]) - whole.share(tick)
+        if tick == 0 or min(room, whole.share(tick)) >= CLOSEST_TICKS:
+            ticks.append(tick)
+    return Scale(0, even.high, tuple(reversed(ticks)), square=True)
 
 
 def log_scale(values: Sequence[float], base: Literal[2, 10]) -> Scale:
@@ -137,6 +160,8 @@ def scale(axis: Axis, values: Sequence[float]) -> Scale:
     for value in values:
         if not math.isfinite(value):
             raise ValueError(f"{value} has no place on the axis {axis.title!r}; leave it out")
+    if axis.square:
+        return square_scale(values)
     return linear_scale(values) if axis.log is None else log_scale(values, axis.log)
 
 

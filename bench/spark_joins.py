@@ -215,8 +215,8 @@ def run() -> dict[str, Any]:
     """The figures of both joins."""
     with spark_session() as spark:
         return {
-            "band, 2 M rows a trigger": band(spark, 2_000_000, 10),
-            "band, 400 K rows a trigger": band(spark, 400_000, 14),
+            "band, 2 M rows a trigger": band(spark, 2_000_000, 8),
+            "band, 400 K rows a trigger": band(spark, 400_000, 10),
             "band, Spark itself": stock_band(spark),
-            "equal, 400 K rows a trigger": equal(spark, 400_000, 8, 4),
+            "equal, 400 K rows a trigger": equal(spark, 400_000, 8, 3),
         }

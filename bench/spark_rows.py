@@ -130,8 +130,8 @@ def run() -> dict[str, Any]:
     with spark_session() as spark:
         return {
             "selection and projection of plain numbers, 1 M rows a trigger": rows(
-                spark, PLAIN, 8, 3
+                spark, PLAIN, 6, 3
             ),
-            "selection and projection by the blocks, 1 M rows a trigger": rows(spark, BLOCKS, 8, 3),
-            "an empty trigger": empty(spark, 12, 3),
+            "selection and projection by the blocks, 1 M rows a trigger": rows(spark, BLOCKS, 6, 3),
+            "an empty trigger": empty(spark, 10, 3),
         }

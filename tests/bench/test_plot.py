@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +20,7 @@ from bench.plot import (
     linear_scale,
     log_scale,
     spread,
+    square_scale,
     svg,
 )
 
@@ -206,3 +208,23 @@ def test_a_value_that_an_axis_cannot_show_is_refused() -> None:
     with pytest.raises(ValueError) as refused:
         svg(plot(Series("line", [Point(1, float("nan"))])))
     assert str(refused.value) == "nan has no place on the axis 'linear'; leave it out"
+
+
+def test_an_axis_of_squares_goes_from_zero_and_leaves_room_for_labels() -> None:
+    scale = square_scale([1_400, 4_400])
+    assert (scale.low, scale.high) == (0, 5_000)
+    assert scale.ticks == (0, 2_000, 3_000, 4_000, 5_000)
+    assert [scale.share(value) for value in (0, 2_500, 5_000)] == [0, 0.25, 1]
+
+
+def test_what_grows_with_the_root_is_a_straight_line_on_an_axis_of_squares() -> None:
+    roots = Series("roots", [Point(cores, cores**0.5 * 1_000) for cores in (1, 2, 4, 9)])
+    drawn = svg(plot(roots, x=LINEAR, y=Axis("rate", square=True)))
+    places = markers(drawn)
+    slopes = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in pairwise(places)]
+    assert max(slopes) - min(slopes) < 0.01
+
+
+def test_a_negative_value_has_no_place_on_an_axis_of_squares() -> None:
+    with pytest.raises(ValueError, match=r"^-1 has no place on an axis of squares; use a linear"):
+        square_scale([-1, 4])

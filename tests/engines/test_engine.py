@@ -336,6 +336,7 @@ def test_metrics_count(engine: Engine) -> None:
         "kernels": [("nested-loop", "nested-loop")],
         "matches": 1,
         "window_tuples": [1, 2],
+        "expired_tuples": [0, 0],
         "cores": [{"core": 0, "stored": [1, 2], "probed": [1, 2], "matched": 1}],
         "undrained_rows": 1,
         "undrained_letters": 0,

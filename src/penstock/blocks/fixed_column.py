@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.buffer import Buffer
+from penstock.kernels.buckets import gathered
 from penstock.kernels.vector import physical_dtype, valid_of, vector_of
 
 Indices = npt.NDArray[np.int64]
@@ -95,7 +96,12 @@ class FixedColumn:
         valid = None if self.valid is None else self.valid.view().take(indices)
         if padding is not None:
             valid = ~padding if valid is None else valid & ~padding
-        return self._arrow(self.values.view().take(indices), valid)
+        return self._arrow(self._taken(indices), valid)
+
+    def _taken(self, indices: Indices) -> npt.NDArray[Any]:
+        if self._is_decimal:
+            return self.values.view().take(indices)
+        return gathered(self.values.view(), indices)
 
     def flush(self) -> pa.Array[Any]:
         """All values as a new Arrow array; from here on there are none."""

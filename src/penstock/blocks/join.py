@@ -23,28 +23,28 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from penstock.blocks.admission import Admitted, admit, tick_to_physical
+from penstock.blocks.admission import Admitted, admit
 from penstock.blocks.crew import Crew, Sharing
 from penstock.blocks.expiry import Expiring, expiring
 from penstock.blocks.flow_front import FlowFront
+from penstock.blocks.join_promises import OutputPromises
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.latency import Latency
 from penstock.blocks.matcher import Matcher, Probes, Tally
 from penstock.blocks.meeting import Meeting, Met
-from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, find_pairs
-from penstock.blocks.punctuator import Clock, Ticks
+from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, by_rank, find_pairs
+from penstock.blocks.punctuator import Clock
 from penstock.blocks.ranks import Ranks
-from penstock.blocks.run import Control, Ended, Promise, Run, Share
+from penstock.blocks.run import Run, Share
 from penstock.blocks.state import BlockState
+from penstock.blocks.unmatched import Unmatched
+from penstock.kernels.buckets import gathered
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
-from penstock.streams.windows import Range
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
 
-LEFT_KEPT = frozenset({"left", "full", "anti"})
-RIGHT_KEPT = frozenset({"right", "full"})
 NO_KEYS = Keyed(None, [], [])
 
 
@@ -78,8 +78,8 @@ class JoinBlock:
         left, right = (JoinSide(i, instruction.schemas[i], self.clock, Failures()) for i in (0, 1))
         self.sides = (left, right)
         self._share = left.share = right.share = share
-        left.track(self.kind in LEFT_KEPT | {"semi"}, self.kind in LEFT_KEPT)
-        right.track(self.kind in RIGHT_KEPT, self.kind in RIGHT_KEPT)
+        self._unmatched = Unmatched(self.kind, self.sides, self.clock)
+        self._promises = OutputPromises(self.kind, self.sides, self.clock)
         for side in self.sides:
             side.stores_keys = meeting is None
             side.track(False, meeting is not None)
@@ -88,7 +88,6 @@ class JoinBlock:
         self.front = None
         if meeting is not None:
             self.front = FlowFront(meeting, self.sides, self.matcher, self.latency)
-        self.promised: list[int | float] = [self.clock.lowest, self.clock.lowest]
         self.matches = 0
         self._step = MOST_PAIRS
         assert crew is None or self.kind == "inner"
@@ -109,15 +108,10 @@ class JoinBlock:
             side.set_window(instruction.window, instruction.time)
             if before is not None and side.time is not None and before.factor != side.time.factor:
                 ratio = int(side.time.factor) // int(before.factor)
-                promised = np.array([self.promised[side.index]], self.clock.dtype)
-                self.promised[side.index] = self.clock.scaled(promised, ratio)[0].item()
+                self._promises.rescale(side, ratio)
             return
-        self.columns = instruction.columns
+        self.columns = self._promises.columns = instruction.columns
         self.matcher.program(instruction)
-
-    def _kept(self, side: JoinSide) -> bool:
-        """Whether the side's unmatched tuples come out when they expire."""
-        return self.kind in (LEFT_KEPT if side.index == 0 else RIGHT_KEPT)
 
     @property
     def comparisons(self) -> int:
@@ -133,7 +127,7 @@ class JoinBlock:
         state = BlockState(
             {
                 "failures": self.failures.count,
-                "promised": self.promised,
+                "promised": self._promises.promised,
                 "comparisons": self.comparisons,
                 "matches": self.matches,
             }
@@ -147,7 +141,7 @@ class JoinBlock:
         for side in self.sides:
             side.load(state)
         self.matcher.rebuild()
-        self.promised = list(state.values["promised"])
+        self._promises.promised = list(state.values["promised"])
         self.failures.count = state.values["failures"]
         self.matcher.comparisons = state.values["comparisons"]
         self.matches = state.values["matches"]
@@ -156,46 +150,14 @@ class JoinBlock:
 
     def settle(self, position: int) -> Run:
         """Cut the windows to their new sizes; what that makes expire comes out at ``position``."""
-        gone = [self._cut_off(side) if self._kept(side) else None for side in self.sides]
-        found = self._with_unmatched(NOTHING, gone, 0, 1)
+        lonely = self._unmatched
+        gone = [lonely.cut_off(side) if lonely.keeps(side) else None for side in self.sides]
+        found = lonely.added(NOTHING, gone, 0, 1)
         run = self._output(found, np.array([position], np.int64))
         self._forget()
         for side in self.sides:
             side.fit()
-        return replace(run, controls=tuple(self._promises_now(position)))
-
-    def _promises_now(self, position: int) -> Iterator[Promise]:
-        """What the output promises once a change has made its windows smaller."""
-        for side in self.sides:
-            column = self._time_column(side)
-            if column is None or not isinstance(side.window, Range):
-                continue
-            other = np.array([self.sides[1 - side.index].punctuator.promise], self.clock.dtype)
-            later = self.clock.earlier(other, side.window.size)[0].item()
-            promise = min(side.punctuator.promise, later)
-            if promise > self.promised[side.index]:
-                self.promised[side.index] = promise
-                yield Promise(position, column, tick_to_physical(side, promise), side.index)
-
-    def _time_column(self, side: JoinSide) -> int | None:
-        """Where the output has the time of a side; None if nothing can be promised of it."""
-        hidden = self.kind in ("semi", "anti") and side.index == 1
-        if hidden or side.time is None or not isinstance(side.window, Range):
-            return None
-        columns = self.columns[side.index]
-        return columns.index(side.time.column) if side.time.column in columns else None
-
-    def _cut_off(self, side: JoinSide) -> Expiring:
-        other = self.sides[1 - side.index]
-        assert side.arrived is not None
-        gone = np.arange(side.rows.first, side.rows.next) < side.cut(other)
-        if isinstance(side.window, Range):
-            expiry = side.expiry.view()
-            gone |= expiry <= other.punctuator.promise
-            gone &= expiry != self.clock.lowest
-        picked = np.flatnonzero(gone)
-        nothing = np.zeros(len(picked), np.int64)
-        return Expiring(picked + side.rows.first, nothing, nothing > 0, side.arrived.view()[picked])
+        return replace(run, controls=tuple(self._promises.now(position)))
 
     def _forget(self) -> None:
         for side in self.sides:
@@ -231,7 +193,7 @@ class JoinBlock:
         ranks = Ranks.of(left, right)
         gone = [
             self._expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
-            if self._kept(side)
+            if self._unmatched.keeps(side)
             else None
             for side in self.sides
         ]
@@ -239,7 +201,7 @@ class JoinBlock:
             yield from self._timed(self._here(admitted, keyed, ranks, gone), admitted)
         else:
             yield from self._flow(self.front, admitted, keyed, ranks, gone)
-        controls = self._controls(admitted, ranks, before)
+        controls = self._promises.controls(admitted, ranks, before)
         self._forget()
         yield replace(
             self._output(NOTHING, ranks.position_of),
@@ -385,18 +347,18 @@ class JoinBlock:
             count += len(met)
             if count > MOST_PAIRS:
                 # They come by rank, so all but the last one's pairs have come.
-                found, stop = _by_rank(waiting), int(waiting[-1].ranks[-1])
+                found, stop = by_rank(waiting), int(waiting[-1].ranks[-1])
                 cut = int(np.searchsorted(found.ranks, stop))
-                yield from self._settled(_cut(found, 0, cut), gone, start, stop, ranks)
-                waiting, start = [_cut(found, cut, len(found))], stop
+                yield from self._settled(found.part(0, cut), gone, start, stop, ranks)
+                waiting, start = [found.part(cut, len(found))], stop
                 count = len(waiting[0])
-        yield from self._settled(_by_rank(waiting), gone, start, ranks.count, ranks)
+        yield from self._settled(by_rank(waiting), gone, start, ranks.count, ranks)
 
     def _settled(
         self, found: Found, gone: list[Expiring | None], start: int, stop: int, ranks: Ranks
     ) -> Iterator[Run]:
         """The rows of a stretch of ranks, of which all pairs are known."""
-        found = self._with_unmatched(self._mark(found), gone, start, stop)
+        found = self._unmatched.added(self._mark(found), gone, start, stop)
         if len(found):
             yield self._output(found, ranks.position_of)
 
@@ -421,7 +383,7 @@ class JoinBlock:
             self.matcher.settle(tally)
             if self._step < MOST_PAIRS and len(found) * 4 < MOST_PAIRS:
                 self._step *= 2
-            found = self._with_unmatched(self._mark(found), gone, start, stop)
+            found = self._unmatched.added(self._mark(found), gone, start, stop)
             if len(found):
                 yield self._gather(found, ranks)
             start = stop
@@ -431,48 +393,8 @@ class JoinBlock:
         return run if self._share is None else replace(run, ties=_ties(found, ranks))
 
     def _mark(self, found: Found) -> Found:
-        """Remember who has been matched; of a semi join keep each left tuple's first match."""
-        self.matches += len(found.left)
-        if self.kind == "inner" or not len(found.left):
-            return found
-        left, right = self.sides
-        first: Indices | None = None
-        if left.matched is not None:
-            matched, where = left.matched.view(), found.left - left.rows.first
-            if self.kind == "semi":
-                first = np.sort(np.unique(where, return_index=True)[1])
-                first = first[~matched[where[first]]]
-            matched[where] = True
-        if right.matched is not None:
-            right.matched.view()[found.right - right.rows.first] = True
-        if first is None:
-            return found
-        return Found(found.left[first], found.right[first], found.ranks[first])
-
-    def _with_unmatched(
-        self, found: Found, gone: list[Expiring | None], start: int, stop: int
-    ) -> Found:
-        """Put the unmatched tuples that expire in these ranks among the pairs."""
-        if self.kind in ("inner", "semi"):
-            return found
-        count = 0 if self.kind == "anti" else len(found.left)
-        lefts, rights, ranks = [found.left[:count]], [found.right[:count]], [found.ranks[:count]]
-        phases, ties = [np.ones(count, np.int64)], [np.arange(count, dtype=np.int64)]
-        for side, expired in zip(self.sides, gone, strict=True):
-            if expired is None or side.matched is None:
-                continue
-            part = slice(*np.searchsorted(expired.ranks, (start, stop)))
-            lonely = ~side.matched.view()[expired.seqs[part] - side.rows.first]
-            seqs = expired.seqs[part][lonely]
-            nobody = np.full(len(seqs), -1, np.int64)
-            lefts.append(seqs if side.index == 0 else nobody)
-            rights.append(nobody if side.index == 0 else seqs)
-            ranks.append(expired.ranks[part][lonely])
-            phases.append(np.where(expired.at_once[part][lonely], 2, 0))
-            ties.append(expired.arrived[part][lonely])
-        order = np.lexsort((np.concatenate(ties), np.concatenate(phases), np.concatenate(ranks)))
-        left, right, rank = (np.concatenate(parts)[order] for parts in (lefts, rights, ranks))
-        return Found(left, right, rank)
+        self.matches += len(found)
+        return self._unmatched.mark(found)
 
     # -- output -----------------------------------------------------------------------------
 
@@ -483,61 +405,7 @@ class JoinBlock:
         inputs = [left.rows.take(found.left, self.columns[0], padded)]
         if self.kind not in ("semi", "anti"):
             inputs.append(right.rows.take(found.right, self.columns[1], padded))
-        return Run(tuple(inputs), position_of[found.ranks])
-
-    def _controls(
-        self,
-        admitted: tuple[Admitted, Admitted],
-        ranks: Ranks,
-        before: list[tuple[bool, int | float]],
-    ) -> tuple[Control, ...]:
-        """What the output promises, and its end once both inputs have ended."""
-        made: list[Control] = []
-        steps = [ranks.steps(side, a) for side, a in enumerate(admitted)]
-        for side in self.sides:
-            made.extend(self._promises(side, steps, ranks, [b[1] for b in before]))
-        made.sort(key=lambda control: control.position)
-        ends = [a.end_key for a in admitted if a.end_key is not None]
-        if ends and all(side.ended for side in self.sides):
-            made.append(Ended(max(ends) // 4))
-        return tuple(made)
-
-    def _promises(
-        self,
-        side: JoinSide,
-        steps: list[tuple[Indices, Ticks]],
-        ranks: Ranks,
-        before: list[int | float],
-    ) -> Iterator[Promise]:
-        """After a join, r.t is at least min(P_R, P_S - T_R): older r have met all they will."""
-        column = self._time_column(side)
-        if column is None or not isinstance(side.window, Range):
-            return
-        events = np.union1d(steps[0][0], steps[1][0])
-        if not len(events):
-            return
-        own, other = (
-            _standing(events, steps[index], before[index]) for index in (side.index, 1 - side.index)
-        )
-        promised = np.minimum(own, self.clock.earlier(other, side.window.size))
-        last = np.array([self.promised[side.index]], promised.dtype)
-        rises = promised > np.concatenate((last, np.maximum(promised[:-1], last)))
-        self.promised[side.index] = max(last[0], promised[-1]).item()
-        for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
-            value = tick_to_physical(side, tick)
-            yield Promise(int(ranks.position_of[event]), column, value, side.index)
-
-
-def _by_rank(parts: list[Found]) -> Found:
-    """Pairs in output order: by rank, then by partner."""
-    columns = zip(*((f.left, f.right, f.ranks) for f in parts), strict=True)
-    left, right, ranks = (np.concatenate(column) for column in columns)
-    order = np.lexsort((left, right, ranks))
-    return Found(left[order], right[order], ranks[order])
-
-
-def _cut(found: Found, start: int, stop: int) -> Found:
-    return Found(found.left[start:stop], found.right[start:stop], found.ranks[start:stop])
+        return Run(tuple(inputs), gathered(position_of, found.ranks))
 
 
 def _ties(found: Found, ranks: Ranks) -> Indices:
@@ -547,10 +415,3 @@ def _ties(found: Found, ranks: Ranks) -> Indices:
     by_right = is_right[found.ranks]
     ties: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
     return ties
-
-
-def _standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:
-    """The promise in force right after each event."""
-    values = np.concatenate((np.array([before], steps[1].dtype), steps[1]))
-    standing: Ticks = values[np.searchsorted(steps[0], events, side="right")]
-    return standing

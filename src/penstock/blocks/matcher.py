@@ -12,11 +12,12 @@ import pyarrow as pa
 from penstock.blocks.admission import Admitted
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.meeting import Rule
+from penstock.blocks.punctuator import Ticks
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.entry_index import EntryIndex, Looked
 from penstock.kernels.evaluate import select
-from penstock.kernels.merging import name_pairs, three
+from penstock.kernels.merging import live_total, name_pairs, row_ranges, three
 from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
 from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.vector import Failures
@@ -175,11 +176,37 @@ class Matcher:
         before each. What they look at is indexed from here on.
         """
         other = self._sides[1 - side.index]
-        new_here, new_there = admitted.batch.num_rows, other.newest
-        hi = (other.rows.next - new_there) + seen
-        low, times = admitted.low, admitted.times
+        new_here = admitted.batch.num_rows
+        low, upper = admitted.low, None
         by_time = isinstance(other.window, Range) and not other.in_order
+        if isinstance(other.window, Rows) and other.seqs is None:
+            lo, hi = np.empty_like(seen), np.empty_like(seen)
+            before = len(other.rows) - other.newest
+            row_ranges(seen, before, other.window.size, lo, hi)
+        else:
+            lo, hi, upper = self._sight(side, other, admitted, seen, by_time)
+        numbers, at = np.arange(new_here, dtype=np.int64), ranks
+        if keyed.passed is not None:
+            numbers = keyed.passed
+            at, lo, hi = ranks[numbers], lo[numbers], hi[numbers]
+            low = None if low is None else low[numbers]
+            upper = None if upper is None else upper[numbers]
+        columns = Columns(
+            keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
+        )
+        stored = other.stored_columns(by_time, columns.upper is not None)
+        if other.entry_index is not None and len(numbers) and self.in_range():
+            other.entry_index.update(other.first_entry, stored, columns)
+        return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
+
+    @staticmethod
+    def _sight(
+        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices, by_time: bool
+    ) -> tuple[Indices, Indices, Ticks | None]:
+        """What each arriving tuple may see, as indices of keys; and up to which time."""
+        hi = (other.rows.next - other.newest) + seen
         lo = np.full(len(hi), other.rows.first, np.int64)
+        low, times = admitted.low, admitted.times
         upper = None
         if isinstance(other.window, Rows):
             lo = np.maximum(hi - other.window.size, lo)
@@ -193,22 +220,8 @@ class Matcher:
             if upper is not None:
                 earliest = np.minimum.accumulate(stamps[::-1])[::-1] if by_time else stamps
                 hi = np.minimum(hi, other.rows.first + np.searchsorted(earliest, upper))
-        numbers, at = np.arange(new_here, dtype=np.int64), ranks
-        if keyed.passed is not None:
-            numbers = keyed.passed
-            at = ranks[numbers]
-            lo, hi = lo[numbers], hi[numbers]
-            low = None if low is None else low[numbers]
-            upper = None if upper is None else upper[numbers]
         lo, hi = other.entry_range(lo, hi)
-        columns = Columns(
-            keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
-        )
-        stored = other.stored_columns(by_time, columns.upper is not None)
-        if other.entry_index is not None and len(numbers) and self.in_range():
-            other.entry_index.update(other.first_entry, stored, columns)
-        hi = np.maximum(lo, hi)
-        return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
+        return lo, np.maximum(lo, hi), upper
 
     @staticmethod
     def _validity(side: JoinSide, keyed: Keyed) -> list[npt.NDArray[np.bool_] | None]:
@@ -232,7 +245,7 @@ class Matcher:
         other = self._sides[1 - side.index]
         a, b = np.searchsorted(probes.at, (start, stop)).tolist()
         tally.probed += b - a
-        candidates = int((probes.hi[a:b] - probes.lo[a:b]).sum())
+        candidates = live_total(probes.lo[a:b], probes.hi[a:b])
         capacity = candidates if most is None else min(candidates, most)
         found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)
         if found is None:

@@ -29,6 +29,10 @@ class Found:
     def __len__(self) -> int:
         return len(self.left)
 
+    def part(self, start: int, stop: int) -> Found:
+        """Neighbouring ones of these."""
+        return Found(self.left[start:stop], self.right[start:stop], self.ranks[start:stop])
+
 
 NOTHING = Found(*(np.empty(0, np.int64) for _ in range(3)))
 
@@ -60,3 +64,11 @@ def find_pairs(
     merged = three(len(parts[0][0]) + len(parts[1][0]))
     merge_pairs(parts[0], parts[1], merged)
     return Found(*merged)
+
+
+def by_rank(parts: list[Found]) -> Found:
+    """Pairs in output order: by rank, then by partner."""
+    columns = zip(*((f.left, f.right, f.ranks) for f in parts), strict=True)
+    left, right, ranks = (np.concatenate(column) for column in columns)
+    order = np.lexsort((left, right, ranks))
+    return Found(left[order], right[order], ranks[order])

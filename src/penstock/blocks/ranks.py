@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.blocks.admission import Admitted
 from penstock.blocks.punctuator import Ticks
-from penstock.kernels.merging import places
+from penstock.kernels.merging import places, rank_densely
 
 Indices = npt.NDArray[np.int64]
 
@@ -88,13 +88,10 @@ def _dense(left: Indices, right: Indices) -> Ranks | None:
     # Positions of a side may be equal only for a derived stream, so both ends do not tell.
     if max(int(left[-1]), int(right[-1])) - first + 1 != count:
         return None
-    ranks = left - first, right - first
-    taken = np.zeros(count, np.bool_)
-    taken[ranks[0]] = True
-    taken[ranks[1]] = True
-    if not taken.all():
+    ranks = np.empty(len(left), np.int64), np.empty(len(right), np.int64)
+    seen = np.empty(len(left), np.int64), np.empty(len(right), np.int64)
+    if not rank_densely(left, right, first, ranks, seen):
         return None
-    seen = tuple(rank - np.arange(len(rank), dtype=np.int64) for rank in ranks)
     nothing = np.empty(0, np.int64)
     position_of = np.arange(first, first + count, dtype=np.int64)
-    return Ranks(ranks, (seen[0], seen[1]), (nothing, nothing), position_of)
+    return Ranks(ranks, seen, (nothing, nothing), position_of)

@@ -14,31 +14,32 @@ class Fifo:
     a message that must leave (an acknowledgement) is taken beyond it, and such are few.
     """
 
-    __slots__ = ("_messages", "capacity")
+    __slots__ = ("capacity", "messages")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._messages: deque[Any] = deque()
+        self.messages: deque[Any] = deque()
+        """Those that wait; for others than the reader and the writer to look at only."""
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self.messages)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._messages)
+        return iter(self.messages)
 
     @property
     def has_room(self) -> bool:
         """Whether a writer who can wait need not."""
-        return len(self._messages) < self.capacity
+        return len(self.messages) < self.capacity
 
     def put(self, message: Any) -> None:
         """Add a message at the end."""
-        self._messages.append(message)
+        self.messages.append(message)
 
     def first(self) -> Any:
         """The message that comes next, left where it is."""
-        return self._messages[0]
+        return self.messages[0]
 
     def get(self) -> Any:
         """Take the message that comes next."""
-        return self._messages.popleft()
+        return self.messages.popleft()

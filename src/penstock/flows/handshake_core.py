@@ -117,7 +117,8 @@ class Flush:
     compiled: bool
 
     def __str__(self) -> str:
-        return f"flush with {sum(map(len, self.visitors))} R"
+        ends = [int(seq) for g in self.visitors if len(g) for seq in (g.seqs[0], g.seqs[-1])]
+        return f"flush with R {min(ends)}..{max(ends)}" if ends else "flush with 0 R"
 
 
 @dataclass

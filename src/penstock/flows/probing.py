@@ -35,7 +35,7 @@ class ProcessingCore:
     def with_stars(self, met: Met, ranks: tuple[int, int], until: int) -> Results:
         """The pairs of a chunk with these ranks, all of those before rank ``until``."""
         first, after = ranks
-        sections = self._stars.sections(met, first)
+        sections = self._stars.sections(met, first) if len(met) else met.ranks
         reached = ALL_SECTIONS if until == after else self._stars.reached(until, first)
         return Results(met, sections, reached, after)
 

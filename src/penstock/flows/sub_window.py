@@ -375,8 +375,11 @@ class SubWindow:
 
 def nobody() -> Met:
     """No pairs."""
-    nothing = np.empty(0, np.int64)
-    return Met(nothing, nothing, nothing, nothing)
+    return _NOBODY
+
+
+_NOTHING: Indices = np.empty(0, np.int64)
+_NOBODY = Met(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 def _live_pairs(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -39,10 +40,10 @@ class Threads:
             fifo = Fifo(capacity)
             self._workers[source].outputs[output] = fifo
             self._workers[source].readers[output] = self._workers[target]
-            self._workers[target].inputs[port] = (fifo, self._workers[source])
+            self._workers[target].read(port, fifo, self._workers[source])
         for name, (target, port) in network.entries.items():
             fifo = Fifo(capacity)
-            self._workers[target].inputs[port] = (fifo, None)
+            self._workers[target].read(port, fifo, None)
             self._entries[name] = (fifo, self._workers[target])
         for (source, output), name in network.exits.items():
             fifo = Fifo(capacity)
@@ -74,9 +75,11 @@ class Threads:
         self._do_own()
         came = []
         for name, fifo, worker in self._exits:
-            while len(fifo):
+            was_full = not fifo.has_room
+            while fifo.messages:
                 came.append((name, fifo.get()))
-            worker.wake()
+            if was_full:
+                worker.wake()
         if not came:
             self._check()
         return came
@@ -84,7 +87,9 @@ class Threads:
     def wait(self) -> None:
         """Return once something has come out, somebody has made room, or nothing moves."""
         self._bell.is_awaited = True
-        if not self._do_own() and not self._has_come_out() and not self.settled():
+        # Whoever has failed before rings no more, and what waits before him moves no more.
+        failed = any(worker.failure is not None for worker in self._all)
+        if not failed and not (self._do_own() or self._has_come_out() or self.settled()):
             self._bell.wait()
         self._bell.is_awaited = False
         self._check()
@@ -93,6 +98,8 @@ class Threads:
         """Whether no message is on its way and no unit has anything to do."""
         self._do_own()
         workers = self._all
+        if any(worker.is_at_work for worker in workers):
+            return False
         # A worker that is seen idle may be given something by one that is looked at later; that
         # one has then taken a message meanwhile.
         before = sum(worker.taken for worker in workers)
@@ -121,7 +128,7 @@ class Threads:
     def _do_own(self) -> bool:
         """Do the work of the units at the ends; False if there was none."""
         worked = False
-        while any([worker.work() for worker in self._own]):
+        while any([worker.has_input and worker.work() for worker in self._own]):
             worked = True
         return worked
 
@@ -144,6 +151,7 @@ class _Worker:
     def __init__(self, unit: Unit, driver: Bell) -> None:
         self.unit = unit
         self.inputs: dict[Port, tuple[Fifo, _Worker | None]] = {}
+        self._waiting: list[deque[Any]] = []
         self.outputs: dict[Port, Fifo] = {}
         self.readers: dict[Port, _Worker] = {}
         self.fellows: list[_Worker] = []
@@ -156,6 +164,11 @@ class _Worker:
         self._waits = True
         self._stopped = False
         self._thread: threading.Thread | None = None
+
+    def read(self, port: Port, fifo: Fifo, source: _Worker | None) -> None:
+        """Take messages from a FIFO that somebody writes, or the driver."""
+        self.inputs[port] = (fifo, source)
+        self._waiting.append(fifo.messages)
 
     def start(self) -> None:
         """Let a thread of its own do the work of the unit."""
@@ -182,11 +195,19 @@ class _Worker:
             self._bell.ring()
 
     @property
+    def has_input(self) -> bool:
+        """Whether a message waits for it."""
+        return any(self._waiting)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it does not wait."""
+        return not self._waits
+
+    @property
     def is_idle(self) -> bool:
         """Whether it waits, and for nothing that is there already."""
-        if not self._waits or self._bell.has_rung:
-            return False
-        return not any(len(fifo) for fifo, _ in self.inputs.values())
+        return self._waits and not self._bell.has_rung and not any(self._waiting)
 
     def _run(self) -> None:
         try:
@@ -227,15 +248,16 @@ class _Worker:
         started = 0.0
         worked = False
         for port, (fifo, source) in self.inputs.items():
-            if not len(fifo) or not self._room_for(port):
+            if not fifo.messages or not self._room_for(port):
                 continue
             started = started or time.perf_counter()
+            was_full = not fifo.has_room
             message = fifo.get()
             self.taking = message
             self.taken += 1
-            if source is not None:
+            if was_full and source is not None:
                 source.wake()
-            else:
+            elif was_full:
                 self._driver.ring()
             self._put_all(self.unit.step(port, message), self.unit.needs(port) or ())
             worked = True

@@ -42,9 +42,10 @@ def numbers(key: Key, values: Array) -> Array:
     kind = key.expression.type
     if key.kind == "compare" and pa.types.is_floating(kind):
         floating = np.float32 if values.dtype == np.int32 else np.float64
-        turned = np.empty_like(values)
-        buckets.turn_back(values, values.dtype.type(np.iinfo(values.dtype).max), turned)
-        return turned.view(floating).astype(np.float64)
+        bits, out = np.empty_like(values), np.empty(len(values), np.float64)
+        top = values.dtype.type(np.iinfo(values.dtype).max)
+        buckets.turn_back(values, top, bits, bits.view(floating), out)
+        return out
     if key.kind == "compare" and pa.types.is_uint64(kind):
         return (values ^ np.iinfo(np.int64).min).view(np.uint64).astype(np.float64)
     return values.astype(np.float64)
@@ -153,6 +154,13 @@ class Grid:
             self._scales.append(Scale.of(stored[dims[1].stored], extents[1], per_row))
             self.columns = self._scales[1].count
         self.buckets = self._scales[0].count * self.columns
+        self._even = all(
+            dim.lower is not None
+            and dim.upper is not None
+            and math.isfinite(dim.lower.low - slack)
+            and not len(scale.bounds)
+            for dim, scale, slack in zip(dims, self._scales, self._slack, strict=True)
+        )
         self._has_long_rows = self.columns > LONG_ROWS and self._scales[0].count < REGIONS
 
     def place(self, stored: Numbers) -> Array:
@@ -165,11 +173,28 @@ class Grid:
 
     def ranges(self, probe: Numbers) -> Ranges:
         """Where the probes must look."""
+        if len(self._dims) == 2 and self._even:
+            return self._rectangles(probe)
         rows = self._first(0, probe), self._last(0, probe)
         if len(self._dims) == 1:
             nothing = np.zeros(len(probe), np.int32)
             return Ranges(*rows, nothing, nothing)
         return Ranges(*rows, self._first(1, probe), self._last(1, probe))
+
+    def _rectangles(self, probe: Numbers) -> Ranges:
+        """The same in one go, for the usual case: ranges on both sides, cells of equal widths."""
+        out = np.empty((4, len(probe)), np.int32)
+        given: list[Any] = []
+        for dim, scale, slack in zip(self._dims, self._scales, self._slack, strict=True):
+            assert dim.lower is not None and dim.upper is not None
+            given.append((probe[dim.lower.probe], probe[dim.upper.probe]))
+            given.append((dim.lower.low - slack, dim.upper.high))
+            given.append((scale.base, scale.scale, scale.count))
+        ranges = Ranges(out[0], out[1], out[2], out[3])
+        x, x_offsets, x_scale, y, y_offsets, y_scale = given
+        cells = ranges.x0, ranges.x1, ranges.y0, ranges.y1
+        buckets.rectangles(x, x_offsets, x_scale, y, y_offsets, y_scale, cells)
+        return ranges
 
     def regions(self, probe: Numbers) -> tuple[Array, int]:
         """The region in which each probe begins to look, and how many there are."""

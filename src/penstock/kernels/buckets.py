@@ -24,6 +24,13 @@ def even_cell(value: float, base: float, scale: float, count: int) -> Any:
     return np.int32(place if place > 0.0 else 0.0)
 
 
+@nb.njit(nogil=True, cache=True, inline="always")
+def even_limit(value: float, offset: float, sign: float, scale: tuple[float, float, int]) -> Any:
+    """The cell of a number plus an offset, moved out by more than the sum may be rounded."""
+    moved = value + offset + sign * 2.0**-50 * (abs(value) + abs(offset))
+    return even_cell(moved, scale[0], scale[1], scale[2])
+
+
 @nb.njit(nogil=True, cache=True)
 def bounded_cell(value: float, bounds: Array) -> int:
     """How many of the bounds are not above the number; NaN is above everything."""
@@ -138,10 +145,41 @@ def largest_gap(above: Array, below: Array) -> float:
 
 
 @nb.njit(nogil=True, cache=True)
-def turn_back(keys: Array, top: int, out: Array) -> None:
-    """From comparison keys of floats to the floats' bits."""
+def turn(values: Array, bits: Array, top: int, out: Array) -> None:
+    """From floats and their bits to comparison keys; ``top`` is the largest integer."""
+    for i in range(values.shape[0]):
+        turned = bits[i] ^ top if bits[i] < 0 else bits[i]
+        turned = turned if values[i] == values[i] else top
+        out[i] = turned if values[i] != 0.0 else 0  # -0.0 equals 0.0
+
+
+@nb.njit(nogil=True, cache=True)
+def turn_back(keys: Array, top: int, bits: Array, values: Array, out: Array) -> None:
+    """From comparison keys of floats to numbers; ``bits`` and ``values`` share their memory."""
     for i in range(keys.shape[0]):
-        out[i] = keys[i] ^ top if keys[i] < 0 else keys[i]
+        bits[i] = keys[i] ^ top if keys[i] < 0 else keys[i]
+    for i in range(keys.shape[0]):
+        out[i] = values[i]
+
+
+@nb.njit(nogil=True, cache=True)
+def rectangles(
+    x: tuple[Array, Array],
+    x_offsets: tuple[float, float],
+    x_scale: tuple[float, float, int],
+    y: tuple[Array, Array],
+    y_offsets: tuple[float, float],
+    y_scale: tuple[float, float, int],
+    out: tuple[Array, Array, Array, Array],
+) -> None:
+    """As :func:`limit_cells`, for both limits of two dimensions whose cells are of equal widths."""
+    x0, x1, y0, y1 = out
+    for i in range(x0.shape[0]):
+        x0[i] = even_limit(x[0][i], x_offsets[0], -1.0, x_scale)
+        x1[i] = even_limit(x[1][i], x_offsets[1], 1.0, x_scale)
+    for i in range(x0.shape[0]):
+        y0[i] = even_limit(y[0][i], y_offsets[0], -1.0, y_scale)
+        y1[i] = even_limit(y[1][i], y_offsets[1], 1.0, y_scale)
 
 
 @nb.njit(nogil=True, cache=True)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.kernels.buckets import turn
 from penstock.kernels.vector import Vector
 
 Array = npt.NDArray[Any]
@@ -44,13 +45,9 @@ def comparison_key(vector: Vector) -> Array:
 
 def _float_key(values: Array, floating: np.dtype[Any], signed: np.dtype[Any]) -> Array:
     """The bits of a float, turned so that they order as the float does."""
-    clean = np.asarray(values, dtype=floating) + floating.type(0.0)  # -0.0 + 0.0 is 0.0
-    bits = clean.view(signed)
-    top = signed.type(np.iinfo(signed).max)
-    turned: Array = np.where(bits < 0, bits ^ top, bits)
-    nan = np.isnan(clean)
-    if nan.any():
-        turned[nan] = top
+    clean = np.ascontiguousarray(values, dtype=floating)
+    turned = np.empty(len(clean), signed)
+    turn(clean, clean.view(signed), signed.type(np.iinfo(signed).max), turned)
     return turned
 
 

@@ -25,6 +25,64 @@ def interleave(left: Array, right: Array, seen_left: Array, seen_right: Array) -
 
 
 @nb.njit(nogil=True, cache=True)
+def rank_densely(
+    left: Array, right: Array, first: int, ranks: tuple[Array, Array], seen: tuple[Array, Array]
+) -> bool:
+    """The ranks of events that follow one another from ``first`` on; False if they do not.
+
+    Both sequences never fall, and the last of all of them is as it should be.
+    """
+    taken = np.zeros(left.shape[0] + right.shape[0], np.uint8)
+    for i in range(left.shape[0]):
+        rank = left[i] - first
+        ranks[0][i] = rank
+        seen[0][i] = rank - i
+        taken[rank] = 1
+    for j in range(right.shape[0]):
+        rank = right[j] - first
+        ranks[1][j] = rank
+        seen[1][j] = rank - j
+        taken[rank] = 1
+    count = 0
+    for k in range(taken.shape[0]):
+        count += taken[k]
+    dense: bool = count == taken.shape[0]
+    return dense
+
+
+@nb.njit(nogil=True, cache=True)
+def places_of(which: Array, stream: int, start: int, out: Array) -> None:
+    """Where ``which`` names a stream, counted from ``start``; ``out`` has one element to spare."""
+    found = 0
+    for i in range(which.shape[0]):
+        out[found] = start + i
+        # No branch: which stream comes next, no processor can guess.
+        found += 1 if which[i] == stream else 0
+
+
+@nb.njit(nogil=True, cache=True)
+def row_ranges(seen: Array, before: int, size: int, lo: Array, hi: Array) -> None:
+    """The part of a count window that each probe may see, as indices of what is stored.
+
+    ``seen`` is how many new tuples were there before each, ``before`` how many old ones there are,
+    ``size`` how many the window has.
+    """
+    for i in range(seen.shape[0]):
+        stop = before + seen[i]
+        hi[i] = stop
+        lo[i] = max(stop - size, 0)
+
+
+@nb.njit(nogil=True, cache=True)
+def live_total(lo: Array, hi: Array) -> int:
+    """How many stored tuples all probes together may see."""
+    total = 0
+    for i in range(lo.shape[0]):
+        total += hi[i] - lo[i]
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
 def merge_pairs(
     a: tuple[Array, Array, Array], b: tuple[Array, Array, Array], out: tuple[Array, Array, Array]
 ) -> None:

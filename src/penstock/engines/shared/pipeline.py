@@ -189,6 +189,7 @@ class Pipeline:
             "kernels": [join.matcher.kernels for join in joins],
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
+            "expired_tuples": [side.rows.first for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
             "cores": core_figures(joins),
             **{key: value for join in joins for key, value in join.measures().items()},

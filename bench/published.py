@@ -1,0 +1,30 @@
+"""Numbers that stand in the text of the papers. What is only drawn there is not here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number, what it is a number of, and where it stands."""
+
+    what: str
+    cores: int
+    value: float
+    source: str
+
+
+# Tuples per second of each stream, the two-dimensional band join, windows of 15 minutes.
+HANDSHAKE_PER_STREAM = Published("handshake", 8, 1_400, "Teubner & Mueller 2011 §5.4")
+CELLJOIN_PER_STREAM = Published("CellJoin", 9, 750, "Teubner & Mueller 2011 §5.4, of Gedik et al.")
+CELLJOIN_TUNED_PER_STREAM = Published(
+    "CellJoin, tuned", 9, 1_000, "Teubner & Mueller 2011 §5.4, of Gedik et al."
+)
+# Tuples per second of both streams together, the same join: windows of 15 minutes, of 2^21 tuples.
+SPLITJOIN_TIME = Published("SplitJoin", 28, 4_400, "Najafi 2019 §5.6.4")
+SPLITJOIN_COUNT = Published("SplitJoin", 28, 5_200, "Najafi 2019 §5.6.4")
+SPLITJOIN_COUNT_WINDOW = 1 << 21
+# Seconds from the arrival of the younger tuple until the pair is found, on average; 15 minutes.
+SPLITJOIN_VISITING = Published("SplitJoin", 28, 8.1e-3, "Najafi 2019 §5.6.3")
+LOW_LATENCY_VISITING = Published("low-latency", 28, 26.8e-3, "Najafi 2019 §5.6.3")

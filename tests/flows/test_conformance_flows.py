@@ -1,0 +1,119 @@
+"""Every script means the same whatever flow shares its joins, in every order that the flow offers.
+
+A script goes through every flow and order; the kernel and the number of events that are handed in
+at a time change from one to the next, so that over all scripts each meets each.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.flows.ways import WAYS, Way, small_steps
+
+from penstock.engines.local.engine import Engine
+from penstock.errors import ScriptError
+from penstock.program.flow_choice import UNORDERED
+from penstock.program.kernel_choice import KERNELS
+from penstock.streams.script import InstallStep, parse_script
+from penstock.testing import ReplayResult, replay_text, run_on_oracle
+
+SCRIPTS = sorted((Path(__file__).parents[1] / "conformance").glob("*.flow"))
+BATCHES = (1, 1000)
+SPECIAL = re.compile(r"\b(LEFT|RIGHT|FULL|SEMI|ANTI) JOIN\b")
+JOIN = re.compile(r"\bJOIN\b|AS \w+, \w+ \[")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels_in_plain_python() -> Iterator[None]:
+    with small_steps():
+        yield
+
+
+@functools.cache
+def meant(script: str) -> ReplayResult:
+    return run_on_oracle(script)
+
+
+@functools.cache
+def kernels(script: str) -> list[str | None]:
+    """The kernels that can serve every join of the script."""
+    serving: list[str | None] = [None]
+    for kernel in KERNELS if JOIN.search(script) else ():
+        try:
+            replay_text(script, Engine(), 1000, kernel=kernel)
+        except ScriptError as refused:
+            assert f"the kernel {kernel!r} cannot serve the join predicate" in str(refused)
+            continue
+        serving.append(kernel)
+    return serving
+
+
+def refusal(script: str, way: Way) -> str | None:
+    """The error for the first query that the flow cannot run."""
+    for step in parse_script(script):
+        special = SPECIAL.search(step.sql) if isinstance(step, InstallStep) else None
+        if special is not None and not way.every_kind:
+            error = ScriptError.at_line(
+                step.line.number,
+                step.line.text,
+                f"the flow {way.flow} does not offer {special[1].lower()} joins: no core of it "
+                "can tell that a tuple has found no partner",
+                "Ask for one of the flows three-step and splitjoin.",
+            )
+            return str(error)
+    return None
+
+
+def cases() -> Iterator[Any]:
+    """Scripts and ways; of scripts without a join, in which flows have nothing to do, one way."""
+    numbers = itertools.count()
+    for path in SCRIPTS:
+        script = path.read_text(encoding="utf-8")
+        for way in WAYS if JOIN.search(script) else WAYS[1:2]:
+            yield pytest.param(next(numbers), script, way, id=f"{path.stem}-{way}")
+
+
+@pytest.mark.parametrize("number, script, way", list(cases()))
+def test_a_script_means_the_same(number: int, script: str, way: Way) -> None:
+    refused = refusal(script, way)
+    # All orders where there is most to put in order; else one, which changes from case to case.
+    all_of_them = way.flow in ("splitjoin", "celljoin") and way.cores == 3
+    for order in way.orders if all_of_them else [way.orders[number % len(way.orders)]]:
+        number += 1
+        serving = kernels(script)
+        kernel, batch = serving[number % len(serving)], BATCHES[number // 2 % 2]
+        told = f"order {order}, kernel {kernel}, batch {batch}"
+        if refused is not None:
+            with pytest.raises(ScriptError) as error:
+                replay_text(script, Engine(), batch, order, kernel, way.choice())
+            assert str(error.value) == refused, told
+            continue
+        text = script if order == "inner" else script.replace("expect ordered", "expect")
+        result = replay_text(text, Engine(), batch, order, kernel, way.choice())
+        assert result.failures == [], told
+        if order == "inner":
+            assert result.lines == meant(script).lines, told
+        else:
+            assert sorted(result.lines) == sorted(meant(script).lines), told
+
+
+@pytest.mark.parametrize("flow", UNORDERED)
+@pytest.mark.parametrize("order", ["outer", "inner"])
+def test_an_order_that_a_flow_does_not_offer_is_refused(flow: str, order: str) -> None:
+    install = (
+        "install q: SELECT r.x AS a, s.x AS b FROM R [ROWS 1] AS r JOIN S [ROWS 1] AS s "
+        f"ON r.x = s.x EMIT ORDER {order}"
+    )
+    script = f"stream R (x int32)\nstream S (x int32)\n{install}\nend\n"
+    with pytest.raises(ScriptError) as error:
+        replay_text(script, Engine(), flow=Way(flow, 2).choice())
+    assert str(error.value) == (
+        f"line 3: the flow {flow} does not offer the order {order}: its rows come when two tuples "
+        f"meet\n  {install}\nAsk for the order none, or for the flow splitjoin."
+    )

@@ -1,0 +1,67 @@
+"""The ways in which cores can share a join, as the tests of all flows go through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.plain_kernels import plain_kernels
+
+from penstock.blocks import join_side
+from penstock.kernels import entry_index
+from penstock.program.flow_choice import EVERY_KIND, UNORDERED, FlowChoice
+
+ORDERS = ("none", "outer", "inner")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A flow and what it is asked for."""
+
+    flow: str
+    cores: int
+    branching: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.flow}-{self.cores}"
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders that the flow offers."""
+        return ("none",) if self.flow in UNORDERED else ORDERS
+
+    @property
+    def every_kind(self) -> bool:
+        """Whether it is for outer, semi and anti joins too."""
+        return self.flow in EVERY_KIND
+
+    def choice(self, precision: int | None = None) -> FlowChoice:
+        return FlowChoice(self.flow, self.cores, self.branching, precision)
+
+    def options(self, **more: Any) -> dict[str, Any]:
+        """The same as keywords of ``install``."""
+        return {"flow": self.flow, "cores": self.cores, "branching": self.branching, **more}
+
+
+WAYS = [
+    *(Way("splitjoin", cores, 2) for cores in (1, 2, 3)),
+    *(Way("celljoin", cores) for cores in (1, 2, 3)),
+    Way("three-step", 1),
+    *(Way(flow, 3) for flow in ("shared", *UNORDERED)),
+]
+"""Every flow. Three cores and two outputs a node make a distribution tree of two levels."""
+ORDERED = [way for way in WAYS if len(way.orders) > 1]
+
+
+@contextmanager
+def small_steps() -> Iterator[pytest.MonkeyPatch]:
+    """Kernels are not compiled, indexes are used from the second tuple on, windows are packed."""
+    with plain_kernels() as patch:
+        patch.setattr(entry_index, "LONGEST_TAIL", 1)
+        patch.setattr(entry_index, "IN_CACHE", 1)
+        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(join_side, "WORTH_PACKING", 1)
+        yield patch
