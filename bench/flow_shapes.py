@@ -168,7 +168,7 @@ def match_rate(distance: int) -> float:
 def turn_of(window: int, distance: int, comparisons: int) -> int:
     """Arrivals of a turn, fewer where they make many rows."""
     rows = max(1e-9, window * match_rate(distance))
-    return int(max(256, min(comparisons // window, 1_500_000 / rows)))
+    return int(max(256, min(comparisons // window, 300_000 / rows)))
 
 
 def selectivity() -> list[dict[str, Any]]:
