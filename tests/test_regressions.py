@@ -180,6 +180,7 @@ def test_a_query_that_fails_takes_nothing_from_the_others(monkeypatch: pytest.Mo
 
 def test_metrics_do_not_depend_on_the_size_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 200)
+    monkeypatch.setattr("penstock.blocks.pairing.MOST_PAIRS", 200)
     seen = set()
     for batch in (7, 1000):
         engine = connect(batch_rows=batch, buffer_rows=1 << 24)

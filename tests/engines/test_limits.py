@@ -154,6 +154,7 @@ def test_one_push_may_make_more_rows_than_the_buffer_holds(drains: str) -> None:
 
 def test_pairs_are_made_in_steps_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 1000)
+    monkeypatch.setattr("penstock.blocks.pairing.MOST_PAIRS", 1000)
     engine = connect(buffer_rows=2000, push_timeout=0.0)
     q = engine.install(CROSS.format(rows=300))
     engine.push("S", numbers(0, 300))
@@ -184,6 +185,7 @@ def test_a_drained_query_goes_on_by_itself_and_saves_whole(
 ) -> None:
     """What a refused push has left half-way is done as room is made, not only at the next push."""
     monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 30)
+    monkeypatch.setattr("penstock.blocks.pairing.MOST_PAIRS", 30)
     engine = connect(buffer_rows=10, batch_rows=50, push_timeout=0.0)
     q = engine.install(CROSS.format(rows=20))
     engine.push("S", numbers(0, 20))

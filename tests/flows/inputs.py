@@ -228,3 +228,16 @@ def pairs_of(meeting: Meeting, met: Iterator[Met]) -> Iterator[Pair]:
                 f"S {right} turned up, but the flow let go all before {oldest[1]}"
             )
             yield left, right
+
+
+def continued(meeting: Meeting, script: Script, cut: int) -> list[Pair]:
+    """The pairs before the cut, and those that a flow finds that starts there with the windows."""
+    chunk, rest = next(replace(script, cuts=()).chunks()).until(cut)
+    counts = [len(a) for a in chunk.arrivals]
+    there = [np.full(counts[side], counts[1 - side]) for side in (0, 1)]
+    r, s = (replace(a, lo=there[a.side], hi=there[a.side]) for a in chunk.arrivals)
+    meeting.program(script.rule(), (r, s), cut)
+    found = replace(script, arrivals=script.arrivals[:cut], cuts=()).pairs()
+    found += pairs_of(meeting, meeting.take(rest))
+    found += pairs_of(meeting, meeting.complete())
+    return sorted(found)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.flows.inputs import Arrival, Script, Window, met_by, pairs_of, scripts
+from tests.flows.inputs import Arrival, Script, Window, continued, met_by, pairs_of, scripts
 from tests.plain_kernels import plain_kernels
 
 from penstock.blocks.meeting import Arrivals, Met
 from penstock.flows.chain import chain_network, signals
 from penstock.flows.handshake import Handshake
-from penstock.flows.handshake_core import Expire, HandshakeCore, Tuples
+from penstock.flows.handshake_core import Expire, Gone, HandshakeCore, Tuples
 from penstock.flows.network import Driver, Network
 from penstock.flows.plain_window import plain_parts
 from penstock.flows.schedule import Schedule
@@ -99,16 +99,60 @@ def test_a_chain_that_is_programmed_anew_goes_on_where_it_was(
 ) -> None:
     """Its windows are given to it; whoever was there before has met."""
     cut = round(where * len(script.arrivals))
-    before = Script(script.arrivals[:cut], script.windows, (), script.predicate).pairs()
-    chunk, rest = next(replace(script, cuts=()).chunks()).until(cut)
-    counts = [len(a) for a in chunk.arrivals]
-    there = [np.full(counts[side], counts[1 - side]) for side in (0, 1)]
-    r, s = (replace(a, lo=there[a.side], hi=there[a.side]) for a in chunk.arrivals)
-    handshake = Handshake(cores, scheduled(seed))
-    handshake.program(script.rule(), (r, s), cut)
-    found = [*pairs_of(handshake, handshake.take(rest))]
-    found += pairs_of(handshake, handshake.complete())
-    assert sorted(found + before) == script.pairs()
+    assert continued(Handshake(cores, scheduled(seed)), script, cut) == script.pairs()
+
+
+def test_old_ones_meet_new_ones_after_it_was_programmed_anew() -> None:
+    """However far the new ones look back: old ones do not say whom they saw."""
+    windows = (Window(rows=40), Window(rows=40))
+    script = Script(turns(160), windows, ())
+    for seed in range(4):
+        handshake = Handshake(3, scheduled(seed))
+        assert continued(handshake, script, 100) == script.pairs()
+
+
+def test_a_tuple_is_gone_only_when_its_last_pairs_have_come_out() -> None:
+    """One core's news may overtake another core's pairs by a turn."""
+    nothing = np.empty(0, np.int64)
+    pair = Met(np.array([3]), np.array([7]), np.array([9]), nothing)
+    driver = Told([[("core 0", Gone(0, 5))], [("core 1", pair)], [], []])
+    handshake = Handshake(2, lambda network: driver)
+    script = Script((), ROWS, ())
+    handshake.program(script.rule(), script.nobody(), 0)
+    (chunk,) = script.chunks()
+    oldest = []
+    for _ in range(3):
+        for met in handshake.take(chunk):
+            assert met is pair
+            oldest.append(handshake.oldest(0))
+        oldest.append(handshake.oldest(0))
+    assert oldest == [0, 0, 5, 5]
+
+
+class Told:
+    """A driver that says what it was told to."""
+
+    def __init__(self, came: list[list[tuple[str, Any]]]) -> None:
+        self._came = came
+
+    def send(self, entry: str, message: Any) -> bool:
+        return True
+
+    def received(self) -> list[tuple[str, Any]]:
+        return self._came.pop(0)
+
+    def wait(self) -> None: ...
+
+    def settled(self) -> bool:
+        return True
+
+    def depths(self) -> dict[str, int]:
+        return {}
+
+    def busy(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None: ...
 
 
 def test_it_can_be_completed_at_any_time() -> None:

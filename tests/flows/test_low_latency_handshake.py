@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.flows.inputs import Arrival, Script, Window, met_by, pairs_of, scripts
+from tests.flows.inputs import Arrival, Script, Window, continued, met_by, pairs_of, scripts
 from tests.plain_kernels import plain_kernels
 
 from penstock.flows.low_latency_core import LowLatencyCore
@@ -102,15 +101,7 @@ def test_a_chain_that_is_programmed_anew_goes_on_where_it_was(
     script: Script, cores: int, seed: int, where: float
 ) -> None:
     cut = round(where * len(script.arrivals))
-    before = Script(script.arrivals[:cut], script.windows, (), script.predicate).pairs()
-    chunk, rest = next(replace(script, cuts=()).chunks()).until(cut)
-    counts = [len(a) for a in chunk.arrivals]
-    there = [np.full(counts[side], counts[1 - side]) for side in (0, 1)]
-    r, s = (replace(a, lo=there[a.side], hi=there[a.side]) for a in chunk.arrivals)
-    flow = LowLatencyHandshake(cores, scheduled(seed))
-    flow.program(script.rule(), (r, s), cut)
-    found = [*pairs_of(flow, flow.take(rest))]
-    assert sorted(found + before) == script.pairs()
+    assert continued(LowLatencyHandshake(cores, scheduled(seed)), script, cut) == script.pairs()
 
 
 def test_every_tuple_is_stored_at_one_core_and_visits_all() -> None:

@@ -16,9 +16,9 @@ acknowledgement comes before r, and the copy is gone. Copies are only kept on th
 so it does not matter when and where they meet. Expiry only says when a tuple may be forgotten, and
 only at the end of its way. The driver sends the expiry of s to the left end, behind all of R that
 arrived before it; when the left-most core has taken it and s is there, s has met all of them. If s
-is not there yet, the core remembers that s is due, and lets its neighbours know: tuples that are
-due are passed on whatever the balance, meet whom they find on the way, and are forgotten at the
-end. For R the same holds at the right end (§4.4, Fig. 13).
+is not there yet, the core remembers that s is due, and forgets it when it comes. Until then it
+holds nobody, since whoever is in front of s is older and is due too; and to a neighbour who holds
+nobody, tuples are passed on. For R the same holds at the right end (§4.4, Fig. 13).
 
 *Flush.* At a standstill, r at core i and s at core j have met unless i < j. A flush starts at the
 left with nobody, and each core passes it on with its own R-tuples added, which the next cores let
@@ -117,7 +117,8 @@ class Flush:
     compiled: bool
 
     def __str__(self) -> str:
-        return f"flush with {sum(map(len, self.visitors))} R"
+        ends = [int(seq) for g in self.visitors if len(g) for seq in (g.seqs[0], g.seqs[-1])]
+        return f"flush with R {min(ends)}..{max(ends)}" if ends else "flush with 0 R"
 
 
 @dataclass
@@ -135,7 +136,8 @@ class _Way:
 
     ``there``, ``arrived`` are the size and the number of tuples received that the next core told
     last; ``told`` is the same of what this one told the core before it. Tuples below ``due`` have
-    expired; those below ``until`` have come in by now.
+    expired, as far as the end of the way was told; those below ``until`` have come in by now, and
+    those below ``gone`` are nowhere any more.
     """
 
     sent: int = 0
@@ -244,17 +246,14 @@ class HandshakeCore:
         return ()
 
     def _expire(self, expire: Expire) -> Iterator[Sent]:
-        """Note who is due; those who are still to come are asked for."""
-        side, way = expire.side, self._ways[expire.side]
+        """At the end of their way, forget those who are due, now or when they come."""
+        way = self._ways[expire.side]
         way.due = max(way.due, expire.before)
-        if self._is_end(side):
-            yield from self._forget(side)
-            yield from self._tell(side)
-        if way.due > way.until and not self._is_start(side):
-            yield BEHIND[side], Expire(side, way.due)
+        yield from self._forget(expire.side)
+        yield from self._tell(expire.side)
 
     def _forget(self, side: int) -> Iterator[Sent]:
-        """At the end of their way, drop those who are due (the acknowledgements of Fig. 12)."""
+        """Drop those who are due (the driver's acknowledgements of Fig. 12)."""
         way = self._ways[side]
         self._windows[side].drop(self._windows[side].count_before(way.due))
         gone = min(way.due, way.until)
@@ -289,13 +288,11 @@ class HandshakeCore:
                 yield from self._tell(side)
 
     def _surplus(self, side: int) -> int:
-        """How many to pass on: half of what we have more, and in any case those who are due."""
+        """How many to pass on: half of what we have more."""
         way, mine = self._ways[side], self._held(side)
         more = mine - (way.there + way.sent - way.arrived)
         # Of a large window not for a trifle, so that messages are large too.
-        count = (more + 1) // 2 if more > mine >> 6 else 0
-        due = self._windows[side].count_before(way.due) - (self._forwarded if side == S else 0)
-        return min(mine, GROUP, max(count, due))
+        return min(GROUP, (more + 1) // 2) if more > mine >> 6 else 0
 
     def _let_go(self, side: int, count: int) -> Group:
         window, kept = self._windows[side], self._forwarded if side == S else 0

@@ -87,7 +87,9 @@ class Threads:
     def wait(self) -> None:
         """Return once something has come out, somebody has made room, or nothing moves."""
         self._bell.is_awaited = True
-        if not self._do_own() and not self._has_come_out() and not self.settled():
+        # Whoever has failed before rings no more, and what waits before him moves no more.
+        failed = any(worker.failure is not None for worker in self._all)
+        if not failed and not (self._do_own() or self._has_come_out() or self.settled()):
             self._bell.wait()
         self._bell.is_awaited = False
         self._check()

@@ -122,12 +122,14 @@ class Engine:
             if self._closed:
                 return
             self._closed = True
-            if self._unfinished is None:
-                for _ in self._processing.complete():
-                    pass  # nobody is waited for any more, and no row is lost
-            self._unfinished = None
-            for query in self._registry.queries.values():
-                query.pipeline.close()
+            try:
+                if self._unfinished is None:
+                    for _ in self._processing.complete():
+                        pass  # nobody is waited for any more, and no row is lost
+            finally:
+                self._unfinished = None
+                for query in self._registry.queries.values():
+                    query.pipeline.close()
 
     @property
     def queries(self) -> dict[str, Query[Pipeline]]:

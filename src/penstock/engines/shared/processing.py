@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -46,10 +46,12 @@ class Processing(Generic[Q]):
         if piece.instruction is not None:
             position, self.position = self.position, self.position + 1
             try:
-                yield from self._instruct(piece.instruction, position)
+                failure = yield from self._instruct(piece.instruction, position)
             except PenstockError:
                 self.position = position  # an instruction that was refused never arrived
                 raise
+            if failure is not None:
+                raise failure
             return
         runs, dead = self._runs(piece.events)
         yield from self._process(runs, dead)
@@ -161,7 +163,11 @@ class Processing(Generic[Q]):
         if len(run) or run.controls:
             runs[name] = Run(run.inputs, run.positions, run.controls)
 
-    def _instruct(self, instruction: Instruction, position: int) -> Iterator[Q]:
+    def _instruct(
+        self, instruction: Instruction, position: int
+    ) -> Generator[Q, None, PenstockError | None]:
+        """Do what is asked, or refuse it; returns the failure of a query that was to end whole."""
+        failure: PenstockError | None = None
         if isinstance(instruction, CreateStream):
             self._registry.create(instruction)
         elif isinstance(instruction, Install):
@@ -177,26 +183,35 @@ class Processing(Generic[Q]):
                 else [self._registry.drop(instruction)]
             )
             for query in gone:
-                yield from self._complete(query)
+                failure = (yield from self._complete(query)) or failure
                 query._retire()
             dropped = (*self._registry.dropped, *gone)
             self._registry.dropped = [one for one in dropped if one.undrained]
+        return failure
 
     def complete(self) -> Iterator[Q]:
         """Let every query make the rows of all that has arrived; yields those that are full.
 
         Only flows whose tuples meet late have any left.
         """
+        failure: PenstockError | None = None
         for query in list(self._registry.queries.values()):
-            yield from self._complete(query)
+            failure = (yield from self._complete(query)) or failure
+        if failure is not None:
+            raise failure
 
-    def _complete(self, query: Q) -> Iterator[Q]:
+    def _complete(self, query: Q) -> Generator[Q, None, PenstockError | None]:
+        """Let a query make the rows that it has left; returns why it cannot."""
         if query.failure is not None or not query.here:
-            return
-        for run in query.pipeline.complete():
-            if len(run) and query._is_full():
-                yield query
-            query._take_run(run)
+            return None
+        try:
+            for run in query.pipeline.complete():
+                if len(run) and query._is_full():
+                    yield query
+                query._take_run(run)
+        except Exception as error:  # the other queries must not miss theirs
+            query.failure = failure_of(query, error)
+        return query.failure
 
     def _start(self, query: Q, position: int) -> Iterator[Q]:
         """Let a query run from here on; it knows what its streams have promised before."""
@@ -222,6 +237,9 @@ class Processing(Generic[Q]):
         if not query.here:
             query.pipeline.program = program
             return
+        failure = yield from self._complete(query)
+        if failure is not None:
+            raise failure
         runs: dict[str, Run] = {}
         made = []
         for run in query.pipeline.change(program, position):
@@ -236,8 +254,9 @@ class Processing(Generic[Q]):
 
 def failure_of(query: Q, error: Exception) -> PenstockError:
     """The error of a query that cannot go on; it names what happened inside."""
+    what = error.what if isinstance(error, PenstockError) else error
     failure = PenstockError(
-        f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {error}); "
+        f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {what}); "
         "every other query has taken the input",
         "Drop it, and install it again once its cause is mended; this is a defect of Penstock.",
     )
