@@ -292,6 +292,7 @@ def test_a_query_whose_core_fails_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(crew_module, "find_pairs", fail)
     monkeypatch.setattr(crew_module, "SMALLEST_PART", 512)
+    at_most(monkeypatch, 1 << 20)
     with Engine() as engine:
         engine.sql(DDL)
         engine.install(text("r.k = s.k", "[ROWS 3]"), name="q")
