@@ -20,8 +20,8 @@ from bench.flow_latency import WARM, Stages, paced, sustained
 from bench.flow_runs import How, Work, band, compare, contestant, full, medians
 from penstock.streams.events import Merged
 
-COMPARISONS = 1 << 31
-"""What a turn of a nested loop costs: about half a second on one core."""
+COMPARISONS = 1 << 30
+"""What a turn of a nested loop costs: about a quarter of a second on one core."""
 MINUTES = (5, 10, 15)
 ASSUMED = {5: 6_200.0, 10: 4_400.0, 15: 3_600.0}
 """Tuples per second of both streams together that time windows are filled for."""
@@ -168,7 +168,7 @@ def match_rate(distance: int) -> float:
 def turn_of(window: int, distance: int, comparisons: int) -> int:
     """Arrivals of a turn, fewer where they make many rows."""
     rows = max(1e-9, window * match_rate(distance))
-    return int(max(256, min(comparisons // window, 1_500_000 / rows)))
+    return int(max(256, min(comparisons // window, 300_000 / rows)))
 
 
 def selectivity() -> list[dict[str, Any]]:

@@ -375,4 +375,5 @@ class HandshakeCore:
             "matched": self.counts.matched,
             "comparisons": self.comparisons,
             "window": [self._held(R), self._held(S)],
+            "kernels": [window.kernel for window in self._windows],
         }
