@@ -17,7 +17,7 @@ from tests.flows.chains import (
 from tests.flows.inputs import Script, Window
 
 from penstock.flows.explore import Explored, explore, fork
-from penstock.flows.handshake_core import Ack, Tuples
+from penstock.flows.handshake_core import Ack, Size, Tuples
 from penstock.flows.network import Network, Sent
 from penstock.flows.schedule import Step
 
@@ -51,7 +51,9 @@ def explore_all(
 def test_no_schedule_of_a_handshake_chain_misses_or_repeats_a_pair(
     cores: int, each: int, windows: tuple[Window, Window]
 ) -> None:
-    scripts = [small_script(order, windows) for order in orders(each)]
+    # Of the orders in which tuples can arrive some will do where there are many schedules of each.
+    every = {COUNT: 4 - cores, TIME: 4 - cores, MIXED: 2**each - 1}[windows]
+    scripts = [small_script(order, windows) for order in list(orders(each))[::every]]
     total = explore_all(handshake_chain, cores, scripts, flush=True)
     print(f"handshake, {cores} cores, {each} tuples a stream: {total}")
     assert total.orders > 10**9
@@ -140,7 +142,7 @@ class HastyCore:
         for port, message in list(self.core.forward(has_room)):
             yield port, message
             if port == "left" and isinstance(message, Tuples):
-                self.core.step("left", Ack(len(message.group), 0))
+                self.core.step("left", Ack(len(message.group), Size(1, 0, 0)))
 
     def measures(self) -> dict[str, Any]:
         return {}

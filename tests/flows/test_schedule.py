@@ -114,3 +114,8 @@ def test_handshake_needs_rounds_in_proportion_to_its_windows() -> None:
     small, large = (handshake_latency(4, window) for window in (32, 128))
     assert 2.5 < large.mean / small.mean < 5.5
     assert large.most > 128 / 2
+
+
+def test_expired_tuples_are_pulled_to_the_end_of_a_long_chain() -> None:
+    """Cores that hold one tuple more than the next would otherwise keep many for ever."""
+    assert handshake_latency(16, window=32).most <= 32 + 16

@@ -16,9 +16,9 @@ acknowledgement comes before r, and the copy is gone. Copies are only kept on th
 so it does not matter when and where they meet. Expiry only says when a tuple may be forgotten, and
 only at the end of its way. The driver sends the expiry of s to the left end, behind all of R that
 arrived before it; when the left-most core has taken it and s is there, s has met all of them. If s
-is not there yet, the core remembers that s is due, and forgets it when it comes. Until then it
-holds nobody, since whoever is in front of s is older and is due too; and to a neighbour who holds
-nobody, tuples are passed on. For R the same holds at the right end (§4.4, Fig. 13).
+is not there yet, the core remembers that s is due, and forgets it when it comes; until then it
+reports a smaller window than it has, so that tuples are passed on to it. For R the same holds at
+the right end (§4.4, Fig. 13).
 
 *Flush.* At a standstill, r at core i and s at core j have met unless i < j. A flush starts at the
 left with nobody, and each core passes it on with its own R-tuples added, which the next cores let
@@ -46,14 +46,32 @@ GROUP = 4096
 
 
 @dataclass(frozen=True)
+class Size:
+    """How many tuples of a side the sender holds, having received so many in all.
+
+    Fewer, if tuples that have expired are to be passed on to it or to others behind it: less than
+    none, if it has not so many.
+    """
+
+    side: int
+    stored: int
+    received: int
+
+    def __str__(self) -> str:
+        return f"size of {'RS'[self.side]}: {self.stored}"
+
+
+@dataclass(frozen=True)
 class Tuples:
     """Tuples of one stream on their way; as if each were in a message of its own.
 
-    ``compiled``: whether the compiled predicate holds good for their pairs.
+    ``compiled``: whether the compiled predicate holds good for their pairs. A core says how much
+    it holds of the other stream, which comes from where these go.
     """
 
     group: Group
     compiled: bool = True
+    size: Size | None = None
 
     def __str__(self) -> str:
         seqs, name = self.group.seqs, "RS"[self.group.side]
@@ -65,22 +83,10 @@ class Ack:
     """So many S-tuples have been taken, their copies may go; and how many the sender holds now."""
 
     count: int
-    stored: int
+    size: Size
 
     def __str__(self) -> str:
         return f"acknowledgement of {self.count}"
-
-
-@dataclass(frozen=True)
-class Size:
-    """How many tuples of a side the sender holds, having received so many in all."""
-
-    side: int
-    stored: int
-    received: int
-
-    def __str__(self) -> str:
-        return f"size of {'RS'[self.side]}: {self.stored}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,7 @@ class _Way:
     """What a core knows of one stream's way through it.
 
     ``there``, ``arrived`` are the size and the number of tuples received that the next core told
-    last; ``told`` is the same of what this one told the core before it. Tuples below ``due`` have
+    last; ``told`` is the same as this one told the core before it last. Tuples below ``due`` have
     expired, as far as the end of the way was told; those below ``until`` have come in by now, and
     those below ``gone`` are nowhere any more.
     """
@@ -199,7 +205,7 @@ class HandshakeCore:
     def step(self, port: Port, message: Any) -> Iterable[Sent]:
         """Take one message (``process_left`` and ``process_right`` of Fig. 9)."""
         if isinstance(message, Tuples):
-            return self._arrive(message.group)
+            return self._arrive(message)
         if isinstance(message, Ack):
             return self._acknowledged(message)
         if isinstance(message, Size):
@@ -211,8 +217,8 @@ class HandshakeCore:
         assert isinstance(message, Gone), message
         return [("result" if self._is_last else "right", message)]
 
-    def _arrive(self, group: Group) -> Iterator[Sent]:
-        side, way = group.side, self._ways[group.side]
+    def _arrive(self, message: Tuples) -> Iterator[Sent]:
+        group, side, way = message.group, message.group.side, self._ways[message.group.side]
         yield from self._meet(group)
         self._windows[side].append(group)
         self.counts.stored[side] += len(group)
@@ -220,10 +226,11 @@ class HandshakeCore:
         way.until = int(group.seqs[-1]) + 1
         gone = self._forget(side)
         if side == S and self._two_phase and not self._is_last:
-            way.told = (self._held(S), way.received)
-            yield "right", Ack(len(group), self._held(S))
+            yield "right", Ack(len(group), self._size(S))
         yield from gone
         yield from self._tell(side)
+        if message.size is not None:
+            yield from self._told(message.size)
 
     def _meet(self, group: Group) -> Iterator[Sent]:
         """The pairs of arriving tuples with those of the other stream that are here."""
@@ -238,16 +245,14 @@ class HandshakeCore:
             yield "result", met
 
     def _acknowledged(self, ack: Ack) -> Iterable[Sent]:
-        way = self._ways[S]
         self._windows[S].drop(ack.count)
         self._forwarded -= ack.count
-        way.there, way.arrived = ack.stored, way.arrived + ack.count
-        return ()
+        return self._told(ack.size)
 
     def _told(self, size: Size) -> Iterable[Sent]:
         way = self._ways[size.side]
         way.there, way.arrived = size.stored, size.received
-        return ()
+        return self._tell(size.side)
 
     def _expire(self, expire: Expire) -> Iterator[Sent]:
         """At the end of their way, forget those who are due, now or when they come."""
@@ -260,16 +265,22 @@ class HandshakeCore:
         """Drop those who are due (the driver's acknowledgements of Fig. 12); gives the news."""
         way = self._ways[side]
         self._windows[side].drop(self._windows[side].count_before(way.due))
-        gone = min(way.due, way.until)
-        if gone <= way.gone:
-            return []
-        way.gone = gone
+        enough = way.gone + (self._held(side) >> 4)
+        return self._news(side) if min(way.due, way.until) > enough else []
+
+    def _news(self, side: int) -> list[Sent]:
+        """Who is gone."""
+        way = self._ways[side]
+        way.gone = min(way.due, way.until)
         # R-tuples on their way to the right may still meet copies of S-tuples: the news follows.
         to = "right" if side == S and not self._is_last else "result"
-        return [(to, Gone(side, gone))]
+        return [(to, Gone(side, way.gone))]
 
     def _flush(self, flush: Flush) -> Iterator[Sent]:
         own = self._windows[R]
+        for side, way in enumerate(self._ways):
+            if min(way.due, way.until) > way.gone:
+                yield from self._news(side)
         if self._is_last:
             yield "result", Flush((), flush.met, flush.compiled)
         else:
@@ -288,15 +299,16 @@ class HandshakeCore:
                 continue
             count = self._surplus(side)
             if count and has_room(AHEAD[side]):
-                yield AHEAD[side], Tuples(self._let_go(side, count))
+                group = self._let_go(side, count)
+                yield AHEAD[side], Tuples(group, self._compiled, self._size(1 - side))
                 yield from self._tell(side)
 
     def _surplus(self, side: int) -> int:
-        """How many to pass on: half of what we have more."""
-        way, mine = self._ways[side], self._held(side)
-        more = mine - (way.there + way.sent - way.arrived)
+        """How many to pass on: half of what we have more, and those who are asked for."""
+        mine, theirs = self._held(side), self._theirs(side)
+        more = mine - theirs
         # Of a large window not for a trifle, so that messages are large too.
-        return min(GROUP, (more + 1) // 2) if more > mine >> 6 else 0
+        return min(mine, GROUP, max((more + 1) // 2, -theirs)) if more > mine >> 6 else 0
 
     def _let_go(self, side: int, count: int) -> Group:
         window, kept = self._windows[side], self._forwarded if side == S else 0
@@ -310,13 +322,30 @@ class HandshakeCore:
 
     def _tell(self, side: int) -> Iterator[Sent]:
         """Tell the core before us how much we hold, if that has changed enough."""
-        way, stored = self._ways[side], self._held(side)
-        little = stored >> 3
+        way, level = self._ways[side], self._level(side)
+        little = max(0, level) >> 3
         old, before = way.told
-        if abs(stored - old) > little or way.received - before > little:
-            way.told = (stored, way.received)
+        if abs(level - old) > little or way.received - before > little:
+            size = self._size(side)
             if not self._is_start(side):
-                yield BEHIND[side], Size(side, stored, way.received)
+                yield BEHIND[side], size
+
+    def _size(self, side: int) -> Size:
+        """What we tell the core before us, now."""
+        way = self._ways[side]
+        way.told = (self._level(side), way.received)
+        return Size(side, *way.told)
+
+    def _level(self, side: int) -> int:
+        """What we hold, less the tuples that have expired and are still to come this way."""
+        way = self._ways[side]
+        asked = max(0, way.due - way.until) if self._is_end(side) else max(0, -self._theirs(side))
+        return self._held(side) - asked
+
+    def _theirs(self, side: int) -> int:
+        """What the next core holds, when all that we have sent has come."""
+        way = self._ways[side]
+        return way.there + way.sent - way.arrived
 
     def _held(self, side: int) -> int:
         """The tuples of a side here, copies not counted."""
