@@ -325,6 +325,16 @@ def test_metrics_count(engine: Engine) -> None:
     engine.push("S", [{"id": 8, "a": 1}])
     metrics = q.metrics()
     assert metrics.pop("window_bytes") > 0
+    assert metrics.pop("latency")["processing"]["count"] == 3
+    [core] = metrics.pop("cores")
+    assert core == {
+        "core": 0,
+        "stored": [1, 2],
+        "probed": [1, 2],
+        "matched": 1,
+        "comparisons": 2,
+        "window": [1, 2],
+    }
     assert metrics == {
         "tuples_in": {"R": 1, "S": 2},
         "rows_out": 1,
@@ -337,7 +347,6 @@ def test_metrics_count(engine: Engine) -> None:
         "matches": 1,
         "window_tuples": [1, 2],
         "expired_tuples": [0, 0],
-        "cores": [{"core": 0, "stored": [1, 2], "probed": [1, 2], "matched": 1}],
         "undrained_rows": 1,
         "undrained_letters": 0,
     }

@@ -140,7 +140,7 @@ class HastyCore:
         for port, message in list(self.core.forward(has_room)):
             yield port, message
             if port == "left" and isinstance(message, Tuples):
-                self.core.step("left", Ack(len(message.group)))
+                self.core.step("left", Ack(len(message.group), 0))
 
     def measures(self) -> dict[str, Any]:
         return {}

@@ -25,7 +25,7 @@ from penstock.blocks.run import Run
 T = TypeVar("T")
 Ranks = npt.NDArray[np.float64]
 
-PARTS_EACH = 2
+PARTS_EACH = 1
 """Parts per core: one that is slowed down leaves the rest to the others."""
 SMALLEST_PART = 512
 """Events that are not worth another thread's while."""
@@ -39,10 +39,15 @@ class Crew(Protocol):
     def cores(self) -> int:
         """How many there are."""
 
-    def share(self, tasks: Sequence[Callable[[int], T]]) -> list[T]:
-        """Do every task once, several at a time; each is told its core. Results are in order."""
+    def share(
+        self, tasks: Sequence[Callable[[int], T]], about: Callable[[int], str] | None = None
+    ) -> list[T]:
+        """Do every task once, several at a time; each is told its core. Results are in order.
 
-    def count(self, core: int, probed: int, matched: int, comparisons: int) -> None:
+        ``about`` says what a task is about, by its number, should it fail.
+        """
+
+    def count(self, core: int, probed: Sequence[int], matched: int, comparisons: int) -> None:
         """Take note of what a core has done."""
 
     def measures(self) -> dict[str, Any]:
@@ -78,7 +83,10 @@ class Sharing:
         while start < count:
             stop = min(count, start + self._crew.cores * self._step)
             stretches = list(pairwise(self._bounds(probes, start, stop)))
-            parts = self._crew.share([self._task(probes, a, b, gather) for a, b in stretches])
+            parts = self._crew.share(
+                [self._task(probes, a, b, gather) for a, b in stretches],
+                lambda number: _tuples(probes, *stretches[number]),  # noqa: B023  (used at once)
+            )
             for part, (a, b) in zip(parts, stretches, strict=True):
                 if part.run is None:
                     # The parts after it are done again: with smaller steps, for the memory's sake.
@@ -122,6 +130,19 @@ class Sharing:
             if cut > bounds[-1]:
                 bounds.append(cut)
         return bounds
+
+
+def _tuples(probes: list[Probes | None], start: int, stop: int) -> str:
+    """The tuples of a stretch, for an error to name."""
+    named = []
+    for stream, given in zip("RS", probes, strict=True):
+        if given is not None:
+            a, b = np.searchsorted(given.at, (start, stop)).tolist()
+            seqs = (given.numbers[a:b] + given.first_seq).tolist()
+            if seqs:
+                last = f"..{seqs[-1]}" if len(seqs) > 1 else ""
+                named.append(f"{stream} {seqs[0]}{last}")
+    return f"tuples {' and '.join(named)}" if named else "a punctuation"
 
 
 def _estimated_work(probes: list[Probes | None], start: int, stop: int) -> tuple[Ranks, Ranks]:

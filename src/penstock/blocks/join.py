@@ -32,7 +32,7 @@ from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.latency import Latency
 from penstock.blocks.matcher import Matcher, Probes, Tally
 from penstock.blocks.meeting import Meeting, Met
-from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, by_rank, find_pairs
+from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, by_rank, find_pairs, ties
 from penstock.blocks.punctuator import Clock
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Run, Share
@@ -45,6 +45,9 @@ from penstock.program.blocks import JoinStreams, SetWindow
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
 
+WORTH_SHARING = 1 << 16
+"""Arrivals from which on threads gain more by storing both sides at once than they lose by taking
+turns at the interpreter."""
 NO_KEYS = Keyed(None, [], [])
 
 
@@ -119,6 +122,15 @@ class JoinBlock:
         elsewhere = 0 if self.front is None else self.front.meeting.comparisons
         return self.matcher.comparisons + elsewhere
 
+    @property
+    def kernels(self) -> tuple[str, str]:
+        """The kernel that meets tuples stored on the left, and on the right, as chosen by now."""
+        cores = [] if self.front is None else self.front.meeting.measures()["cores"]
+        if not cores or len(cores[0]["kernels"]) < 2:
+            return self.matcher.kernels
+        left, right = cores[0]["kernels"]
+        return left, right
+
     def save(self) -> BlockState:
         """Both windows, what was promised, and what has been counted. Indexes are made anew.
 
@@ -183,10 +195,11 @@ class JoinBlock:
         if self.front is not None:
             yield from self._restart_flow(self.front, len(runs[0]) + len(runs[1]))
         before = [(side.ended, side.punctuator.promise) for side in self.sides]
+        large = len(runs[0]) + len(runs[1]) >= WORTH_SHARING
         if self.front is None:
             self.matcher.tidy_dictionary(len(runs[0]) + len(runs[1]))
         (left, left_keys), (right, right_keys) = self._each(
-            lambda side: self._admit(side, runs[side.index]), not self.matcher.encodes
+            lambda side: self._admit(side, runs[side.index]), large and not self.matcher.encodes
         )
         self._count_failures()
         admitted, keyed = (left, right), (left_keys, right_keys)
@@ -217,8 +230,9 @@ class JoinBlock:
         gone: list[Expiring | None],
     ) -> Iterator[Run]:
         """Find the pairs in the windows that are here."""
+        large = admitted[0].batch.num_rows + admitted[1].batch.num_rows >= WORTH_SHARING
         probes = self._each(
-            lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks)
+            lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks), large
         )
         if self._sharing is None:
             yield from self._steps(probes, ranks, gone)
@@ -236,8 +250,8 @@ class JoinBlock:
         tuples = admitted[0].batch.num_rows + admitted[1].batch.num_rows
         latency.processing.add(time.monotonic_ns() - began, tuples)
 
-    def _each(self, work: Callable[[JoinSide], T], apart: bool = True) -> list[T]:
-        """Do it for both sides; at the same time, if there is a crew and they are ``apart``."""
+    def _each(self, work: Callable[[JoinSide], T], apart: bool) -> list[T]:
+        """Do it for both sides; ``apart``: at the same time, if there is a crew."""
         if self._crew is None or not apart:
             return [work(side) for side in self.sides]
         left, right = self.sides
@@ -315,7 +329,20 @@ class JoinBlock:
         latency = {"latency": self.latency.summary()}
         if self.front is not None:
             return {**self.front.meeting.measures(), **latency}
-        return latency if self._crew is None else {**self._crew.measures(), **latency}
+        if self._crew is None:
+            return latency
+        return {"cores": self._crew_figures(self._crew), **latency}
+
+    def _crew_figures(self, crew: Crew) -> list[dict[str, Any]]:
+        """What each of the crew has done; single tuples are the first one's, who is the caller."""
+        cores: list[dict[str, Any]] = crew.measures()["cores"]
+        told = {name: sum(core[name] for core in cores) for name in ("matched", "comparisons")}
+        cores[0]["matched"] += self.matches - told["matched"]
+        cores[0]["comparisons"] += self.comparisons - told["comparisons"]
+        for side in self.sides:
+            rest = side.rows.next - sum(core["probed"][side.index] for core in cores)
+            cores[0]["probed"][side.index] += rest
+        return cores
 
     def close(self) -> None:
         """Let the cores of the flow go."""
@@ -390,7 +417,7 @@ class JoinBlock:
 
     def _gather(self, found: Found, ranks: Ranks) -> Run:
         run = self._output(found, ranks.position_of)
-        return run if self._share is None else replace(run, ties=_ties(found, ranks))
+        return run if self._share is None else replace(run, ties=ties(found, ranks))
 
     def _mark(self, found: Found) -> Found:
         self.matches += len(found)
@@ -406,12 +433,3 @@ class JoinBlock:
         if self.kind not in ("semi", "anti"):
             inputs.append(right.rows.take(found.right, self.columns[1], padded))
         return Run(tuple(inputs), gathered(position_of, found.ranks))
-
-
-def _ties(found: Found, ranks: Ranks) -> Indices:
-    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
-    is_right = np.zeros(ranks.count, np.int64)
-    is_right[ranks.tuples[1]] = 1
-    by_right = is_right[found.ranks]
-    ties: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
-    return ties

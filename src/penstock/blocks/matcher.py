@@ -15,8 +15,9 @@ from penstock.blocks.meeting import Rule
 from penstock.blocks.punctuator import Ticks
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
-from penstock.kernels.entry_index import EntryIndex, Looked
+from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import select
+from penstock.kernels.looked import Looked
 from penstock.kernels.merging import live_total, name_pairs, row_ranges, three
 from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
 from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
@@ -61,7 +62,7 @@ class Probes:
 class Tally:
     """What is counted while pairs are looked for; it counts for the block once they are kept."""
 
-    probed: int = 0
+    probed: list[int] = field(default_factory=lambda: [0, 0])
     comparisons: int = 0
     failures: Failures = field(default_factory=Failures)
     looked: list[tuple[EntryIndex, Looked, int, int]] = field(default_factory=list)
@@ -244,7 +245,7 @@ class Matcher:
         """
         other = self._sides[1 - side.index]
         a, b = np.searchsorted(probes.at, (start, stop)).tolist()
-        tally.probed += b - a
+        tally.probed[side.index] += b - a
         candidates = live_total(probes.lo[a:b], probes.hi[a:b])
         capacity = candidates if most is None else min(candidates, most)
         found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from penstock.blocks.join_side import JoinSide
 from penstock.blocks.matcher import Matcher, Probes, Tally
+from penstock.blocks.ranks import Ranks
 from penstock.kernels.merging import merge_pairs, three
 
 Indices = npt.NDArray[np.int64]
@@ -72,3 +73,12 @@ def by_rank(parts: list[Found]) -> Found:
     left, right, ranks = (np.concatenate(column) for column in columns)
     order = np.lexsort((left, right, ranks))
     return Found(left[order], right[order], ranks[order])
+
+
+def ties(found: Found, ranks: Ranks) -> Indices:
+    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
+    is_right = np.zeros(ranks.count, np.int64)
+    is_right[ranks.tuples[1]] = 1
+    by_right = is_right[found.ranks]
+    ordered: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
+    return ordered

@@ -211,6 +211,7 @@ class CellCore:
             "matched": self._processing.matched,
             "comparisons": self.comparisons,
             "window": [len(window) for window in self._windows] or [0, 0],
+            "kernels": [window.kernel for window in self._windows],
         }
 
 

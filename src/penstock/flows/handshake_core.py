@@ -62,9 +62,10 @@ class Tuples:
 
 @dataclass(frozen=True)
 class Ack:
-    """So many S-tuples have been taken; their copies may go."""
+    """So many S-tuples have been taken, their copies may go; and how many the sender holds now."""
 
     count: int
+    stored: int
 
     def __str__(self) -> str:
         return f"acknowledgement of {self.count}"
@@ -200,7 +201,7 @@ class HandshakeCore:
         if isinstance(message, Tuples):
             return self._arrive(message.group)
         if isinstance(message, Ack):
-            return self._acknowledged(message.count)
+            return self._acknowledged(message)
         if isinstance(message, Size):
             return self._told(message)
         if isinstance(message, Expire):
@@ -217,10 +218,11 @@ class HandshakeCore:
         self.counts.stored[side] += len(group)
         way.received += len(group)
         way.until = int(group.seqs[-1]) + 1
+        gone = self._forget(side)
         if side == S and self._two_phase and not self._is_last:
-            yield "right", Ack(len(group))
-        if self._is_end(side):
-            yield from self._forget(side)
+            way.told = (self._held(S), way.received)
+            yield "right", Ack(len(group), self._held(S))
+        yield from gone
         yield from self._tell(side)
 
     def _meet(self, group: Group) -> Iterator[Sent]:
@@ -235,9 +237,11 @@ class HandshakeCore:
             self.counts.matched += len(met)
             yield "result", met
 
-    def _acknowledged(self, count: int) -> Iterable[Sent]:
-        self._windows[S].drop(count)
-        self._forwarded -= count
+    def _acknowledged(self, ack: Ack) -> Iterable[Sent]:
+        way = self._ways[S]
+        self._windows[S].drop(ack.count)
+        self._forwarded -= ack.count
+        way.there, way.arrived = ack.stored, way.arrived + ack.count
         return ()
 
     def _told(self, size: Size) -> Iterable[Sent]:
@@ -252,17 +256,17 @@ class HandshakeCore:
         yield from self._forget(expire.side)
         yield from self._tell(expire.side)
 
-    def _forget(self, side: int) -> Iterator[Sent]:
-        """Drop those who are due (the driver's acknowledgements of Fig. 12)."""
+    def _forget(self, side: int) -> list[Sent]:
+        """Drop those who are due (the driver's acknowledgements of Fig. 12); gives the news."""
         way = self._ways[side]
         self._windows[side].drop(self._windows[side].count_before(way.due))
         gone = min(way.due, way.until)
-        if gone > way.gone:
-            way.gone = gone
-            # R-tuples on their way to the right may still meet copies of S-tuples: the news
-            # follows them.
-            to = "right" if side == S and not self._is_last else "result"
-            yield to, Gone(side, gone)
+        if gone <= way.gone:
+            return []
+        way.gone = gone
+        # R-tuples on their way to the right may still meet copies of S-tuples: the news follows.
+        to = "right" if side == S and not self._is_last else "result"
+        return [(to, Gone(side, gone))]
 
     def _flush(self, flush: Flush) -> Iterator[Sent]:
         own = self._windows[R]
@@ -307,7 +311,7 @@ class HandshakeCore:
     def _tell(self, side: int) -> Iterator[Sent]:
         """Tell the core before us how much we hold, if that has changed enough."""
         way, stored = self._ways[side], self._held(side)
-        little = stored >> 4
+        little = stored >> 3
         old, before = way.told
         if abs(stored - old) > little or way.received - before > little:
             way.told = (stored, way.received)
@@ -342,4 +346,5 @@ class HandshakeCore:
             "matched": self.counts.matched,
             "comparisons": self.comparisons,
             "window": [self._held(R), self._held(S)],
+            "kernels": [window.kernel for window in self._windows],
         }

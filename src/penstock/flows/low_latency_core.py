@@ -198,6 +198,7 @@ class LowLatencyCore:
             "matched": self.counts.matched,
             "comparisons": self.comparisons,
             "window": [len(window) for window in self._windows],
+            "kernels": [window.kernel for window in self._windows],
         }
 
 

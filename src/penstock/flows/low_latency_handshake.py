@@ -8,10 +8,7 @@ signalled at the opposite end. Why that gives every pair once is said in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from penstock.blocks.meeting import Arrivals, Chunk, Met, Rule
 from penstock.flows.chain import Chain, signals
@@ -50,10 +47,8 @@ class LowLatencyHandshake:
         """Build the chain anew, every tuple being at home."""
         part = self._make_part(rule)
         cores = [LowLatencyCore(number, self._count, part) for number in range(self._count)]
-        # Whom they met is settled; what they could see must only not disturb the order.
-        r, s = (replace(a, lo=np.zeros(len(a), np.int64)) for a in held)
         for core in cores:
-            core.load((r, s))
+            core.load(held)
         self._chain.start(cores)
 
     def take(self, chunk: Chunk) -> Iterator[Met]:

@@ -38,6 +38,10 @@ class Part(Protocol):
 
     comparisons: int
 
+    @property
+    def kernel(self) -> str:
+        """How it looks for partners."""
+
     def __len__(self) -> int: ...
 
     def append(self, arrivals: Any) -> None:

@@ -74,6 +74,8 @@ def always(left: Any, right: Any) -> bool:
 class PlainWindow:
     """Tuples of one side, oldest first."""
 
+    kernel = "nested-loop"
+
     def __init__(self, side: int, matches: Matches = always) -> None:
         self.side = side
         self.comparisons = 0

@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from penstock.flows.threads import CoreFailed
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Counts:
     """What one core has done."""
 
-    probed: int = 0
+    probed: list[int] = field(default_factory=lambda: [0, 0])
     matched: int = 0
     comparisons: int = 0
     busy: float = 0.0
@@ -39,14 +39,17 @@ class Crew:
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
+        self._started = time.perf_counter()
         self._counts = [Counts() for _ in range(cores)]
         self._workers = [_Worker(core, self._counts[core]) for core in range(1, cores)]
         self._stop = weakref.finalize(self, _stop, self._workers)
 
-    def share(self, tasks: Sequence[Callable[[int], T]]) -> list[T]:
+    def share(
+        self, tasks: Sequence[Callable[[int], T]], about: Callable[[int], str] | None = None
+    ) -> list[T]:
         """Do every task once, several at a time; each is told its core. Results are in order.
 
-        If a task fails, no further one is begun; the error names the core.
+        If a task fails, no further one is begun; the error names the core and what it was about.
         """
         job = _Job(tasks)
         for worker in self._workers[: len(tasks) - 1]:
@@ -54,32 +57,40 @@ class Crew:
         job.work(0, self._counts[0])
         job.wait()
         if job.failure is not None:
-            core, error = job.failure
+            core, number, error = job.failure
+            where = "" if about is None else f" at {about(number)}"
             if not isinstance(error, Exception):
                 raise error
             raise CoreFailed(
-                f"core {core} failed: {type(error).__name__}: {error}",
+                f"core {core} failed{where}: {type(error).__name__}: {error}",
                 "The query is stopped, since rows would be missing; install it again.",
             ) from error
         return job.results
 
-    def count(self, core: int, probed: int, matched: int, comparisons: int) -> None:
+    def count(self, core: int, probed: Sequence[int], matched: int, comparisons: int) -> None:
         """Take note of what a core has done."""
         counts = self._counts[core]
-        counts.probed += probed
+        counts.probed = [before + more for before, more in zip(counts.probed, probed, strict=True)]
         counts.matched += matched
         counts.comparisons += comparisons
 
     def measures(self) -> dict[str, Any]:
-        """What each core has done: its probes, pairs, comparisons, and seconds at work."""
+        """What each core has done, and for which part of the time it was at work.
+
+        Nobody has a window of his own, so nobody has stored anything in one.
+        """
+        elapsed = time.perf_counter() - self._started
         return {
             "cores": [
                 {
                     "core": core,
-                    "probed": c.probed,
+                    "stored": None,
+                    "probed": list(c.probed),
                     "matched": c.matched,
                     "comparisons": c.comparisons,
-                    "busy_seconds": c.busy,
+                    "window": None,
+                    "depth": 0,
+                    "busy": c.busy / elapsed,
                 }
                 for core, c in enumerate(self._counts)
             ]
@@ -99,7 +110,7 @@ class _Job(Generic[T]):
     """
 
     def __init__(self, tasks: Sequence[Callable[[int], T]]) -> None:
-        self.failure: tuple[int, BaseException] | None = None
+        self.failure: tuple[int, int, BaseException] | None = None
         self.results: list[Any] = [None] * len(tasks)
         self._tasks = tasks
         self._taken = itertools.count()
@@ -115,7 +126,7 @@ class _Job(Generic[T]):
                 if self.failure is None:
                     self.results[number] = self._tasks[number](core)
             except BaseException as error:
-                self.failure = core, error
+                self.failure = core, number, error
             counts.busy += -started + (started := time.perf_counter())
             if next(self._done) == len(self._tasks):
                 self._finished.release()

@@ -152,6 +152,7 @@ class JoinCore:
             "matched": self._processing.matched,
             "comparisons": self.comparisons,
             "window": [0 if s.window is None else len(s.window) for s in self._storage],
+            "kernels": [window.kernel for window in self._windows],
         }
 
 

@@ -24,13 +24,6 @@ def even_cell(value: float, base: float, scale: float, count: int) -> Any:
     return np.int32(place if place > 0.0 else 0.0)
 
 
-@nb.njit(nogil=True, cache=True, inline="always")
-def even_limit(value: float, offset: float, sign: float, scale: tuple[float, float, int]) -> Any:
-    """The cell of a number plus an offset, moved out by more than the sum may be rounded."""
-    moved = value + offset + sign * 2.0**-50 * (abs(value) + abs(offset))
-    return even_cell(moved, scale[0], scale[1], scale[2])
-
-
 @nb.njit(nogil=True, cache=True)
 def bounded_cell(value: float, bounds: Array) -> int:
     """How many of the bounds are not above the number; NaN is above everything."""
@@ -79,6 +72,17 @@ def add_cells(
 
 
 @nb.njit(nogil=True, cache=True)
+def even_limits(
+    values: Array, offset: float, sign: float, base: float, scale: float, count: int, out: Array
+) -> None:
+    """As :func:`limit_cells`, for cells of equal widths."""
+    margin = sign * 2.0**-50
+    for i in range(values.shape[0]):
+        value = values[i] + offset + margin * (abs(values[i]) + abs(offset))
+        out[i] = even_cell(value, base, scale, count)
+
+
+@nb.njit(nogil=True, cache=True)
 def limit_cells(
     values: Array,
     offset: float,
@@ -90,15 +94,13 @@ def limit_cells(
     out: Array,
 ) -> None:
     """The cell of each number plus an offset, moved out by more than the sum may be rounded."""
-    margin = sign * 2.0**-50
     if bounds.shape[0] > 0:
+        margin = sign * 2.0**-50
         for i in range(values.shape[0]):
             value = values[i] + offset + margin * (abs(values[i]) + abs(offset))
             out[i] = bounded_cell(value, bounds)
     else:
-        for i in range(values.shape[0]):
-            value = values[i] + offset + margin * (abs(values[i]) + abs(offset))
-            out[i] = even_cell(value, base, scale, count)
+        even_limits(values, offset, sign, base, scale, count, out)
 
 
 @nb.njit(nogil=True, cache=True)
@@ -173,13 +175,10 @@ def rectangles(
     out: tuple[Array, Array, Array, Array],
 ) -> None:
     """As :func:`limit_cells`, for both limits of two dimensions whose cells are of equal widths."""
-    x0, x1, y0, y1 = out
-    for i in range(x0.shape[0]):
-        x0[i] = even_limit(x[0][i], x_offsets[0], -1.0, x_scale)
-        x1[i] = even_limit(x[1][i], x_offsets[1], 1.0, x_scale)
-    for i in range(x0.shape[0]):
-        y0[i] = even_limit(y[0][i], y_offsets[0], -1.0, y_scale)
-        y1[i] = even_limit(y[1][i], y_offsets[1], 1.0, y_scale)
+    even_limits(x[0], x_offsets[0], -1.0, *x_scale, out[0])
+    even_limits(x[1], x_offsets[1], 1.0, *x_scale, out[1])
+    even_limits(y[0], y_offsets[0], -1.0, *y_scale, out[2])
+    even_limits(y[1], y_offsets[1], 1.0, *y_scale, out[3])
 
 
 @nb.njit(nogil=True, cache=True)

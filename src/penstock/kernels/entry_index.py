@@ -28,6 +28,7 @@ from penstock.kernels.bucket_index import (
 from penstock.kernels.compiled import load
 from penstock.kernels.constraints import Constraint, Dimension, constraints, dimensions
 from penstock.kernels.generate import generate_bucket
+from penstock.kernels.looked import Looked
 from penstock.kernels.nested_loop import Columns, Pairs, pairs, shape_of
 from penstock.kernels.predicate import Predicate
 
@@ -66,34 +67,6 @@ class Choice:
             return "nested-loop"
         both = any(d.lower is not None and d.upper is not None for d in self.dims)
         return "band" if both else "sorted"
-
-
-@dataclass(frozen=True)
-class Looked:
-    """What came of looking for partners.
-
-    Parameters
-    ----------
-    pairs
-        By probe and then by stored index; None if there are too many.
-    met
-        How many candidates there were.
-    crowd
-        How many of them were in segments.
-    most
-        The most pairs that one segment had.
-    probes
-        How many looked.
-    live
-        How many entries they might have met, all together; 0 if that does not matter.
-    """
-
-    pairs: Pairs | None
-    met: int
-    crowd: int
-    most: int
-    probes: int
-    live: int
 
 
 class EntryIndex:

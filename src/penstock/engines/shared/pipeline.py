@@ -186,7 +186,7 @@ class Pipeline:
         return {
             "expression_failures": self.failures,
             "comparisons": sum(join.comparisons for join in joins),
-            "kernels": [join.matcher.kernels for join in joins],
+            "kernels": [join.kernels for join in joins],
             "matches": sum(join.matches for join in joins),
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "expired_tuples": [side.rows.first for join in joins for side in join.sides],
