@@ -135,14 +135,12 @@ class Pipeline:
         return list(dict.fromkeys(times)), floating
 
     def complete(self) -> Iterator[Run]:
-        """The rows of what has arrived that a flow has not found yet."""
-        late = {number: list(b.complete()) for number, b in self._numbered_joins()}
-        if any(late.values()):
-            completed = {
-                number: concatenate(late[number]) if late[number] else block.nothing()
-                for number, block in self._numbered_joins()
-            }
-            yield from self._produce(max(self._layout), {}, completed)
+        """The rows of what has arrived that a flow has not found yet, a few at a time."""
+        joins = self._numbered_joins()
+        for number, block in joins:
+            for run in block.complete():
+                others = {n: other.nothing() for n, other in joins if n != number}
+                yield from self._produce(max(self._layout), {}, {**others, number: run})
 
     def _numbered_joins(self) -> list[tuple[int, JoinBlock]]:
         return [(n, block) for n, block in self.blocks.items() if isinstance(block, JoinBlock)]
