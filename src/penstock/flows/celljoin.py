@@ -64,7 +64,7 @@ class GlobalMemory:
         """Start with another rule; ``held`` is the window."""
         self._rows = rule.window_rows[self._side]
         # Nobody searches here, so there is no need of an index.
-        self._window = SubWindow(self._side, replace(rule, kernel="nested-loop"))
+        self._window = SubWindow(self._side, replace(rule, kernel="nested-loop"), 1)
         self.store(held)
 
     def store(self, arrivals: Arrivals) -> None:
@@ -182,7 +182,7 @@ class CellCore:
         """Do what has been assigned; or take another rule."""
         if isinstance(message, Rule):
             self._compared = self.comparisons
-            self._windows = [SubWindow(side, message) for side in (0, 1)]
+            self._windows = [SubWindow(side, message, 1) for side in (0, 1)]
             return
         for side, part in enumerate(message.windows):
             if part is not None:

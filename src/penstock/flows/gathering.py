@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from penstock.blocks.meeting import Met
 from penstock.flows.network import Port, Sent
 from penstock.flows.sub_window import nobody
+from penstock.kernels.merging import merge_sections
 
 Indices = npt.NDArray[np.int64]
 ENTRY_BITS = 43
@@ -140,14 +142,16 @@ class Merger:
                 if cut < len(sections):
                     kept.append((picked(met, slice(cut, None)), sections[cut:]))
             held[:] = kept
-        met = joined([part for part, _ in parts])
-        if len(parts) < 2:
-            return met, parts[0][1] if parts else np.empty(0, np.int64)
-        sections = np.concatenate([part for _, part in parts])
-        if not self._waits or not len(sections):
-            return met, sections
-        order = np.argsort(sections, kind="stable")
-        return picked(met, order), sections[order]
+        if not parts:
+            return nobody(), nobody().ranks
+        if len(parts) == 1:
+            return parts[0]
+        if not self._waits:
+            return joined([met for met, _ in parts]), np.concatenate([part for _, part in parts])
+        columns = [(sections, met.left, met.right, met.ranks) for met, sections in parts]
+        sections, left, right, ranks = reduce(merge_sections, columns)
+        # Which entries they were has been told by the sections.
+        return Met(left, right, ranks, ranks, max(met.at for met, _ in parts)), sections
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """A merger does nothing of its own accord."""

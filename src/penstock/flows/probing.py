@@ -11,7 +11,7 @@ from penstock.flows.gathering import ALL_SECTIONS, STREAMS, Results, Stars
 from penstock.flows.network import Sent
 from penstock.flows.sub_window import MOST_PAIRS, SubWindow
 
-CHUNK_RANKS = 1 << 15
+CHUNK_RANKS = 1 << 16
 """Arrivals that travel together: large enough for the kernels, small enough to overlap stages."""
 ANY_NUMBER = 1 << 62
 

@@ -67,7 +67,7 @@ class StorageCore:
     def program(self, rule: Rule, held: Arrivals) -> None:
         """Start with another rule; ``held`` is the whole window."""
         self._window_rows = rule.window_rows[self._side]
-        self.window = SubWindow(self._side, rule)
+        self.window = SubWindow(self._side, rule, self._cores)
         self._store_counter = 0
         stored = self.stored
         self.store(held)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from penstock.blocks.buffer import Buffer
 from penstock.blocks.meeting import Arrivals, Met, Rule
 from penstock.kernels.entry_index import EntryIndex
+from penstock.kernels.merging import strided_places
 from penstock.kernels.nested_loop import Columns, Pairs, every_pair, kernel_for, pairs, split
 
 Array = npt.NDArray[Any]
@@ -44,12 +45,13 @@ class SubWindow:
     """Tuples of one side in a core, in the order of their numbers.
 
     ``comparisons`` counts the evaluations of the predicate; ``first_entry`` is the number of the
-    oldest entry.
+    oldest entry. ``stride`` is the least distance of two neighbours' numbers, if it is known.
     """
 
-    def __init__(self, side: int, rule: Rule) -> None:
+    def __init__(self, side: int, rule: Rule, stride: int | None = None) -> None:
         self.side = side
         self._rule = rule
+        self._stride = stride
         self._like: Arrivals | None = None
         self._columns: list[Buffer | None] = []
         self._views: list[Any] | None = None
@@ -177,8 +179,8 @@ class SubWindow:
             yield from self._search(probes, bounds, compiled, self._in_order)
 
     def _older_bounds(self, probes: Arrivals) -> _Bounds:
-        seqs, expiry, times = self._seqs, self._named("expiry"), self._named("time")
-        lo, hi = seqs.searchsorted(probes.lo), seqs.searchsorted(probes.hi)
+        expiry, times = self._named("expiry"), self._named("time")
+        lo, hi = self._places(probes.lo), self._places(probes.hi)
         if expiry is None or probes.low is None:
             return _Bounds(lo, np.maximum(lo, hi))
         if self._in_order:
@@ -188,6 +190,16 @@ class SubWindow:
             return _Bounds(lo, np.maximum(lo, hi))
         latest = times if probes.upper is not None else None
         return _Bounds(lo, np.maximum(lo, hi), (probes.low, probes.upper), (expiry, latest))
+
+    def _places(self, numbers: Indices) -> Indices:
+        """How many entries have numbers below each of these."""
+        seqs, stride = self._seqs, self._stride
+        first, count = int(seqs[0]), len(seqs)
+        if stride is None or len(numbers) == 1 or int(seqs[-1]) - first != (count - 1) * stride:
+            places: Indices = seqs.searchsorted(numbers)
+            return places
+        # All neighbours are as near as they can be, so nothing has to be searched.
+        return strided_places(numbers, first, stride, count)
 
     def _younger_bounds(self, probes: Arrivals, met_before: int) -> _Bounds:
         """By the younger's own bounds: it must find the probe among those it may meet."""

@@ -135,3 +135,50 @@ def places(left: Array, right: Array) -> tuple[Array, Array]:
     seen = np.empty(len(left), np.int64), np.empty(len(right), np.int64)
     interleave(left, right, *seen)
     return seen
+
+
+@nb.njit(nogil=True, cache=True)
+def _strided_places(numbers: Array, first: int, stride: int, count: int, out: Array) -> None:
+    for i in range(numbers.shape[0]):
+        above = numbers[i] - first
+        place = 0 if above <= 0 else (above + stride - 1) // stride
+        out[i] = min(place, count)
+
+
+def strided_places(numbers: Array, first: int, stride: int, count: int) -> Array:
+    """How many of ``count`` numbers, ``first`` and every ``stride``-th after it, are below each.
+
+    >>> strided_places(np.array([-5, 3, 4, 6, 7, 99]), 3, 3, 4).tolist()
+    [0, 0, 1, 1, 2, 4]
+    """
+    out = np.empty(len(numbers), np.int64)
+    _strided_places(numbers, first, stride, count, out)
+    return out
+
+
+Four = tuple[Array, Array, Array, Array]
+
+
+@nb.njit(nogil=True, cache=True)
+def _merge_sections(a: Four, b: Four, out: Four) -> None:
+    i, j = 0, 0
+    for k in range(out[0].shape[0]):
+        if j >= b[0].shape[0] or (i < a[0].shape[0] and a[0][i] <= b[0][j]):
+            out[0][k], out[1][k], out[2][k], out[3][k] = a[0][i], a[1][i], a[2][i], a[3][i]
+            i += 1
+        else:
+            out[0][k], out[1][k], out[2][k], out[3][k] = b[0][j], b[1][j], b[2][j], b[3][j]
+            j += 1
+
+
+def merge_sections(a: Four, b: Four) -> Four:
+    """Two times four columns as one, by the first, which ascends; of equals, those of ``a`` first.
+
+    >>> one, other = np.array([1, 5, 5]), np.array([1, 4])
+    >>> merge_sections((one,) * 4, (other,) * 4)[0].tolist()
+    [1, 1, 4, 5, 5]
+    """
+    out = tuple(np.empty(len(a[0]) + len(b[0]), np.int64) for _ in range(4))
+    four = (out[0], out[1], out[2], out[3])
+    _merge_sections(a, b, four)
+    return four
