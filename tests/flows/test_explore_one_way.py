@@ -48,8 +48,8 @@ def without_compiling() -> Iterator[None]:
 def test_tuple_by_tuple_every_schedule_keeps_the_promise(
     flow: MakeNetwork, cores: int, each: int, order: str, windows: str
 ) -> None:
-    # Of the orders in which tuples can arrive some will do where there are many.
-    every = 3 if each == 3 else 1
+    # Of the orders in which tuples can arrive some will do.
+    every = each
     scripts = [small_script(o, WINDOWS[windows]) for o in list(orders(each))[::every]]
     total = added(
         explore_one_way(flow(cores, Stars(order, 1)), script, Promised(script, order))

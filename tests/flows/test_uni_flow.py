@@ -42,8 +42,8 @@ SLOW = (
 def in_small_pieces() -> Iterator[None]:
     """Kernels are not compiled, chunks are cut where stars are not, windows are divided often."""
     with small_steps() as patch:
-        patch.setattr(probing, "CHUNK_RANKS", 4)
-        patch.setattr(uni_flow, "CHUNK_RANKS", 10)
+        patch.setattr(probing, "CHUNK_RANKS", 2)
+        patch.setattr(uni_flow, "CHUNK_RANKS", 5)
         patch.setattr(celljoin_module.celljoin, "__defaults__", (3,))
         yield
 
