@@ -120,6 +120,14 @@ class Script:
             found.append(next(live, len(seen)) if later else 0)
         return found[0], found[1]
 
+    def promises(self, until: int) -> tuple[float, float]:
+        """The times from which on each stream goes on after so many arrivals."""
+        r, s = (
+            min((a.time for a in self.arrivals[until:] if a.side == side), default=float("inf"))
+            for side in (0, 1)
+        )
+        return r, s
+
     def plain_chunks(self) -> Iterator[Chunk]:
         """The pieces, as plain groups."""
         tuples, start = self.tuples(), 0
@@ -129,7 +137,8 @@ class Script:
                 for side in (0, 1)
             )
             seen = tuple(sum(s == side for s, _ in tuples[:end]) for side in (0, 1))
-            yield Chunk(groups, (start, end), (seen[0], seen[1]), self.live(end), None)
+            live, promises = self.live(end), self.promises(end)
+            yield Chunk(groups, (start, end), (seen[0], seen[1]), live, promises)
             start = end
 
     def chunks(self) -> Iterator[Chunk]:

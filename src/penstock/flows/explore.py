@@ -31,8 +31,11 @@ Phase = Sequence[tuple[str, Any]]
 """Messages from outside, with the entries they come in by; the next ones wait for a standstill."""
 Check = Callable[[list[Any], "list[Step]"], None]
 """Is given what came out, and the steps that led there; raises if that is wrong."""
-FIGURES = frozenset({"counts", "comparisons"})
-"""Attributes that count what has happened: two states that differ in nothing else are equal."""
+Observe = Callable[[Any], Iterable[Hashable]]
+"""What counts of a message that came out."""
+FIGURES = frozenset({"counts", "comparisons", "stars", "at"})
+"""Attributes that say how often, or when, something happened: two states that differ in nothing
+else are equal."""
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Explored:
 
 
 State = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[Hashable, ...], int]
-"""Units and messages on their way, by number; what came out, sorted; and the phases begun."""
+"""Units and messages on their way, by number; what came out; and the phases begun."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,12 @@ class _Numbered:
 class _Units:
     """The units of a network as functions: what each of them does in each of its states.
 
-    A unit decides by its state and the message alone, so that each decision is worked out once.
+    A unit decides by its state and the message alone, so that each decision is worked out once. One
+    that takes nothing from an input now is asked again in its next state.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, observe: Observe) -> None:
+        self._observe = observe
         numbers = {unit.name: number for number, unit in enumerate(network.units)}
         self.inputs: list[dict[Port, int]] = [{} for _ in numbers]
         self._outputs: list[dict[Port, int | None]] = [{} for _ in numbers]
@@ -106,7 +111,7 @@ class _Units:
         self._messages = _Numbered()
         self._taken: dict[tuple[int, int, Port, int], _Move | None] = {}
         self._given: dict[tuple[int, int], list[_Move]] = {}
-        self.first = tuple(self._number(n, unit) for n, unit in enumerate(network.units))
+        self.first = tuple(self._number(n, unit, None) for n, unit in enumerate(network.units))
 
     def message(self, message: Any) -> int:
         """The number of a message."""
@@ -116,12 +121,13 @@ class _Units:
         """What a unit does with a message; None if it does not take it now."""
         key = (place, state, port, message)
         if key not in self._taken:
-            unit, given = fork(self._states[place].things[state]), self._messages.things[message]
+            unit, given = self._states[place].things[state], self._messages.things[message]
             self._taken[key] = None
             if unit.needs(port) is not None:
+                unit = fork(unit)
                 sent = list(unit.step(port, given))
                 step = Step(unit.name, port, str(given))
-                self._taken[key] = self._move(place, step, unit, sent)
+                self._taken[key] = self._move(place, step, unit, sent, (state, message))
         return self._taken[key]
 
     def gives(self, place: int, state: int) -> list[_Move]:
@@ -129,28 +135,36 @@ class _Units:
         key = (place, state)
         if key not in self._given:
             self._given[key] = []
+            unit: Unit | None = None
             for room in self._outputs[place]:
-                unit = fork(self._states[place].things[state])
+                # One that had nothing to send is as it was.
+                unit = unit or fork(self._states[place].things[state])
                 sent = list(unit.forward(room.__eq__))
                 if sent:
                     named = " and ".join(str(message) for _, message in sent)
                     step = Step(unit.name, None, named)
-                    self._given[key].append(self._move(place, step, unit, sent))
+                    self._given[key].append(self._move(place, step, unit, sent, (state, room)))
+                    unit = None
         return self._given[key]
 
-    def _move(self, place: int, step: Step, unit: Unit, messages: Iterable[Sent]) -> _Move:
+    def _move(
+        self, place: int, step: Step, unit: Unit, messages: Iterable[Sent], after: Hashable
+    ) -> _Move:
         sent: list[tuple[int, int]] = []
         came: list[Hashable] = []
         for output, message in messages:
             fifo = self._outputs[place][output]
             if fifo is None:
-                came += observed(message)
+                came += self._observe(message)
             else:
                 sent.append((fifo, self.message(message)))
-        return _Move(step, self._number(place, unit), tuple(sent), tuple(came))
+        return _Move(step, self._number(place, unit, after), tuple(sent), tuple(came))
 
-    def _number(self, place: int, unit: Unit) -> int:
-        return self._states[place].number(unit, unit_key(unit))
+    def _number(self, place: int, unit: Unit, after: Hashable) -> int:
+        # What a unit with one input has taken says all about it, and nobody need look inside, where
+        # there may be room for more, or memory that is written before it is read.
+        key = after if len(self.inputs[place]) == 1 else unit_key(unit)
+        return self._states[place].number(unit, key)
 
 
 @dataclass
@@ -169,6 +183,7 @@ def explore(
     check: Check,
     most_states: int = 2_000_000,
     leave_out: bool = True,
+    observe: Observe | None = None,
 ) -> Explored:
     """Try every order of steps; ``check`` is called at every end.
 
@@ -179,13 +194,17 @@ def explore(
     phases
         What is put in. After the last one, and a standstill, comes the end.
     check
-        Is given what came out, sorted, and one order of steps that leads there.
+        Is given what came out, and one order of steps that leads there.
     most_states
         Gives up beyond that.
     leave_out
         Whether orders are left out that differ in commuting steps only.
+    observe
+        What counts of a message that came out; all of it is given as it came. Not for networks of
+        which several units have exits: their steps commute. Without it, pairs count, sorted.
     """
-    return _Explorer(_Units(network), phases, check, most_states, leave_out).run()
+    units = _Units(network, observe or observed)
+    return _Explorer(units, phases, check, most_states, leave_out, observe is not None).run()
 
 
 @dataclass
@@ -195,6 +214,7 @@ class _Explorer:
     check: Check
     most_states: int
     leave_out: bool
+    in_order: bool
     explored: Explored = field(default_factory=Explored)
     orders: dict[State, int] = field(default_factory=dict)
 
@@ -257,9 +277,9 @@ class _Explorer:
             if fifos[fifo]:
                 move = self.units.takes(place, units[place], port, fifos[fifo][0])
                 if move is not None:
-                    found.append((move.step, _after(state, place, move, fifo)))
+                    found.append((move.step, self._after(state, place, move, fifo)))
         for move in self.units.gives(place, units[place]):
-            found.append((move.step, _after(state, place, move, None)))
+            found.append((move.step, self._after(state, place, move, None)))
         return found
 
     def _fill(self, state: State) -> State:
@@ -270,17 +290,17 @@ class _Explorer:
             filled[self.units.entries[entry]] += (self.units.message(message),)
         return units, tuple(filled), came, phase + 1
 
-
-def _after(state: State, place: int, move: _Move, taken: int | None) -> State:
-    units, fifos, came, phase = state
-    messages = list(fifos)
-    if taken is not None:
-        messages[taken] = messages[taken][1:]
-    for fifo, message in move.sent:
-        messages[fifo] += (message,)
-    if move.came:
-        came = tuple(sorted((*came, *move.came)))  # type: ignore[type-var]
-    return (*units[:place], move.unit, *units[place + 1 :]), tuple(messages), came, phase
+    def _after(self, state: State, place: int, move: _Move, taken: int | None) -> State:
+        units, fifos, came, phase = state
+        messages = list(fifos)
+        if taken is not None:
+            messages[taken] = messages[taken][1:]
+        for fifo, message in move.sent:
+            messages[fifo] += (message,)
+        if move.came:
+            came += move.came
+            came = came if self.in_order else tuple(sorted(came))  # type: ignore[type-var]
+        return (*units[:place], move.unit, *units[place + 1 :]), tuple(messages), came, phase
 
 
 # -- units and messages as values -------------------------------------------------------------
@@ -343,5 +363,7 @@ def frozen(value: Any) -> Hashable:
         return value.dtype.str, value.tobytes()
     if callable(value):
         return id(value)
+    if not is_dataclass(value) and not hasattr(value, "__dict__"):
+        return value  # type: ignore[no-any-return]
     names = [f.name for f in fields(value)] if is_dataclass(value) else list(vars(value))
     return type(value), *(frozen(getattr(value, name)) for name in names if name not in FIGURES)

@@ -43,6 +43,11 @@ class Results:
     until: int
     rank: int
 
+    def __str__(self) -> str:
+        """What it holds, for an error to say where."""
+        last = f", the last before rank {self.rank}" if self.until == ALL_SECTIONS else ""
+        return f"{len(self.met)} pairs{last}"
+
 
 @dataclass(frozen=True)
 class Stars:

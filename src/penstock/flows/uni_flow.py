@@ -22,6 +22,10 @@ class Programming:
     rule: Rule
     held: tuple[Arrivals, Arrivals]
 
+    def __str__(self) -> str:
+        """What it is, for an error to say where."""
+        return "a program"
+
 
 class Comparing(Unit, Protocol):
     """A unit that evaluates predicates."""

@@ -1,0 +1,146 @@
+"""Every schedule of small SplitJoins and CellJoins: the pairs, their order, and their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from tests.flows.chains import orders, small_script
+from tests.flows.inputs import Window
+from tests.flows.one_way import (
+    MakeNetwork,
+    Promised,
+    added,
+    celljoin_cells,
+    explore_one_way,
+    splitjoin_tree,
+)
+from tests.flows.ways import ORDERS
+from tests.plain_kernels import plain_kernels
+
+from penstock.flows import probing
+from penstock.flows.gathering import Merger, Results, Stars
+from penstock.flows.network import Network, Port, Sent
+
+WINDOWS = {
+    "count": (Window(rows=2), Window(rows=1)),
+    "time": (Window(span=2), Window(span=3)),
+}
+WIDE = (Window(rows=3), Window(span=4))
+FLOWS = pytest.mark.parametrize("flow", [splitjoin_tree, celljoin_cells])
+SIZES = pytest.mark.parametrize(("cores", "each"), [(2, 3), (3, 2)])
+MIXED = {("none", 1): 1, ("outer", 1): 1, ("inner", 1): 1, ("outer", 2): 2, ("inner", 2): 4}
+"""By order and precision: so many arrivals, or candidates of two cores, may be mixed."""
+ORDER = pytest.mark.parametrize("order", ORDERS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_compiling() -> Iterator[None]:
+    with plain_kernels():
+        yield
+
+
+@FLOWS
+@SIZES
+@ORDER
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_tuple_by_tuple_every_schedule_keeps_the_promise(
+    flow: MakeNetwork, cores: int, each: int, order: str, windows: str
+) -> None:
+    # Of the orders in which tuples can arrive some will do.
+    every = each
+    scripts = [small_script(o, WINDOWS[windows]) for o in list(orders(each))[::every]]
+    total = added(
+        explore_one_way(flow(cores, Stars(order, 1)), script, Promised(script, order))
+        for script in scripts
+    )
+    print(f"{flow.__name__}, {cores} cores, {each} tuples a stream, {order}: {total}")
+    assert total.orders > 10**7
+
+
+@FLOWS
+@ORDER
+@pytest.mark.parametrize("most_pairs", [1, 100])
+def test_with_many_messages_a_chunk_every_schedule_keeps_the_promise(
+    flow: MakeNetwork, order: str, most_pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of two ranks; of fewer, and not the same in every core, where pairs are many."""
+    monkeypatch.setattr(probing, "CHUNK_RANKS", 2)
+    monkeypatch.setattr(probing, "MOST_PAIRS", most_pairs)
+    scripts = [replace(small_script(o, WIDE), cuts=(1, 5)) for o in ("RSRSSR", "SSRRRS")]
+    total = added(
+        explore_one_way(flow(2, Stars(order, precision)), script, promised)
+        for script in scripts
+        for precision in ((1,) if order == "none" else (1, 2))
+        for promised in [Promised(script, order, MIXED[order, precision])]
+    )
+    print(f"{flow.__name__}, 2 cores, chunks of four, {order}: {total}")
+    assert total.orders > 10**3
+
+
+@pytest.mark.parametrize("order", ["none", "inner"])
+@FLOWS
+def test_orders_that_are_left_out_make_no_difference(flow: MakeNetwork, order: str) -> None:
+    script = small_script("RSR", (Window(rows=2), Window(rows=2)))
+    stars, promised = Stars(order, 1), Promised(script, order)
+    some = explore_one_way(flow(2, stars), script, promised)
+    all_of_them = explore_one_way(flow(2, stars), script, promised, leave_out=False)
+    assert some.ends == all_of_them.ends
+    assert some.orders < all_of_them.orders
+    assert some.states < all_of_them.states
+
+
+# -- what it finds if something is broken -----------------------------------------------------
+
+
+def with_last(network: Network, last: Merger) -> Network:
+    """The network with another combiner or collector."""
+    network.units = [last if unit.name == last.name else unit for unit in network.units]
+    return network
+
+
+@pytest.mark.parametrize(
+    ("flow", "last"), [(splitjoin_tree, "combiner"), (celljoin_cells, "collector")]
+)
+@pytest.mark.parametrize("order", ["outer", "inner"])
+def test_if_the_last_merger_waits_for_nobody_a_schedule_breaks_the_order(
+    flow: MakeNetwork, last: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "CHUNK_RANKS", 1)
+    script = replace(small_script("RSRS", WIDE), cuts=())
+    inputs = 2 if flow is splitjoin_tree else 4
+    network = with_last(flow(2, Stars(order, 1)), Merger(last, inputs, waits=False))
+    explore_one_way(network, script, Promised(script, "none"))
+    with pytest.raises(AssertionError, match="Row"):
+        explore_one_way(network, script, Promised(script, order))
+
+
+class Greedy:
+    """A merger that takes from an input what belongs to the next chunk."""
+
+    def __init__(self, merger: Merger) -> None:
+        self.name = merger.name
+        self.inputs = merger.inputs
+        self.merger = merger
+
+    def needs(self, port: Port) -> Sequence[Port]:
+        return ("out",)
+
+    def step(self, port: Port, message: Results) -> Iterable[Sent]:
+        return self.merger.step(port, message)
+
+    def forward(self, has_room: object) -> Iterable[Sent]:
+        return ()
+
+    def measures(self) -> dict[str, object]:
+        return {}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_if_a_merger_takes_from_the_next_chunk_a_schedule_loses_the_end_of_one(order: str) -> None:
+    script = small_script("RSRS", WIDE)
+    network = splitjoin_tree(2, Stars(order, 1))
+    network.units = [Greedy(u) if isinstance(u, Merger) else u for u in network.units]
+    with pytest.raises(AssertionError):
+        explore_one_way(network, script, Promised(script, order))
