@@ -12,23 +12,48 @@ from penstock.blocks.join_side import JoinSide
 
 
 def core_figures(joins: Sequence[JoinBlock]) -> list[dict[str, Any]]:
-    """What one core has done of the joins: nothing to say where there are none.
+    """What each core has done of the joins: nothing to say where there are none.
 
     ``stored`` and ``probed`` are the tuples of either side that it has ever stored for others to
     find, and that have looked for partners in it; ``matched`` the pairs that it has found.
     """
-    if not joins:
-        return []
-    return [
-        {
-            "core": 0,
-            "stored": [sum(_stored(join.sides[i]) for join in joins) for i in (0, 1)],
-            "probed": [sum(join.sides[i].rows.next for join in joins) for i in (0, 1)],
-            "matched": sum(join.matches for join in joins),
-            "comparisons": sum(join.comparisons for join in joins),
-            "window": [sum(len(join.sides[i].rows) for join in joins) for i in (0, 1)],
-        }
-    ]
+    cores: dict[int, dict[str, Any]] = {}
+    for join in joins:
+        for figures in join.core_figures() or [_one_core(join)]:
+            known = cores.get(figures["core"])
+            cores[figures["core"]] = figures if known is None else _added(known, figures)
+    return list(cores.values())
+
+
+def _one_core(join: JoinBlock) -> dict[str, Any]:
+    """The figures of a join block that does its work itself."""
+    return {
+        "core": 0,
+        "stored": [_stored(side) for side in join.sides],
+        "probed": [side.rows.next for side in join.sides],
+        "matched": join.matches,
+        "comparisons": join.comparisons,
+        "window": [len(side.rows) for side in join.sides],
+    }
+
+
+def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What the same core has done of two joins.
+
+    >>> one = {"core": 1, "stored": [1, 2], "matched": 3, "busy": 0.25, "window": None}
+    >>> _added(one, {**one, "stored": [10, 10], "busy": 0.5})
+    {'core': 1, 'stored': [11, 12], 'matched': 6, 'busy': 0.75, 'window': None}
+    """
+    added = {}
+    for name, value in one.items():
+        more = other.get(name)
+        if name == "core" or value is None or more is None or name == "kernels":
+            added[name] = value
+        elif isinstance(value, list):
+            added[name] = [a + b for a, b in zip(value, more, strict=True)]
+        else:
+            added[name] = value + more
+    return added
 
 
 def _stored(side: JoinSide) -> int:

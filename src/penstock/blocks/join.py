@@ -324,14 +324,12 @@ class JoinBlock:
         """A run of this block's columns, without rows."""
         return self._output(NOTHING, NOTHING.ranks)
 
-    def measures(self) -> dict[str, Any]:
-        """What the cores of the flow have counted, and how long tuples take."""
-        latency = {"latency": self.latency.summary()}
+    def core_figures(self) -> list[dict[str, Any]]:
+        """What the cores of the flow have counted; nothing if the block does the work itself."""
         if self.front is not None:
-            return {**self.front.meeting.measures(), **latency}
-        if self._crew is None:
-            return latency
-        return {"cores": self._crew_figures(self._crew), **latency}
+            cores: list[dict[str, Any]] = self.front.meeting.measures()["cores"]
+            return cores
+        return [] if self._crew is None else self._crew_figures(self._crew)
 
     def _crew_figures(self, crew: Crew) -> list[dict[str, Any]]:
         """What each of the crew has done; single tuples are the first one's, who is the caller."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.blocks.histogram import Histogram
@@ -19,6 +20,11 @@ class Latency:
         self.processing = Histogram()
         self.visiting = Histogram()
 
-    def summary(self) -> dict[str, Any]:
-        """Both, as metrics show them."""
-        return {"processing": self.processing.summary(), "visiting": self.visiting.summary()}
+
+def latencies(joins: Sequence[Latency]) -> dict[str, Any]:
+    """Both latencies of some joins together, as metrics show them."""
+    processing, visiting = Histogram(), Histogram()
+    for join in joins:
+        processing.merge(join.processing)
+        visiting.merge(join.visiting)
+    return {"processing": processing.summary(), "visiting": visiting.summary()}

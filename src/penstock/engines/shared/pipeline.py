@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
+from penstock.blocks.latency import latencies
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
@@ -190,7 +191,7 @@ class Pipeline:
             "expired_tuples": [side.rows.first for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
             "cores": core_figures(joins),
-            **{key: value for join in joins for key, value in join.measures().items()},
+            **({"latency": latencies([join.latency for join in joins])} if joins else {}),
         }
 
     def clear(self) -> None:
