@@ -208,3 +208,22 @@ def test_steps_grow_while_the_reserve_has_room_for_what_they_make() -> None:
         assert q._shedding is not None
         assert q._shedding._step == shedding.LARGEST_STEP == 4096
         assert q.metrics()["shed"] == {}
+
+
+def test_records_that_are_no_tuples_are_in_the_range_around_them() -> None:
+    with ps.connect("local", buffer_rows=8) as engine:
+        engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
+        q = engine.install(
+            "SELECT r.id FROM R [ROWS 100] r JOIN S [ROWS 100] s ON r.x = s.x", admission="shed"
+        )
+        engine.push("R", [{"id": i, "x": 1} for i in range(10)])
+        engine.push("S", [{"id": 1, "x": 1}])
+        start = engine.position
+        engine.push("S", [{"id": i, "x": "no" if i == 5 else 1} for i in range(10)])
+        [shed] = q.shed().to_pylist()
+    assert shed == {
+        "stream": "S",
+        "first_position": start,
+        "last_position": start + 9,
+        "tuples": 10,
+    }

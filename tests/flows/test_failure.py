@@ -281,3 +281,28 @@ def test_windows_are_fetched_anew_for_every_few_arrivals(monkeypatch: pytest.Mon
         assert [core["stored"] for core in cores] == [[8, 0], [8, 0]]
         assert [core["window"] for core in cores] == [[4, 0], [4, 0]]
         assert [core["matched"] for core in cores] == [40, 40]
+
+
+@pytest.mark.parametrize("flow", ["splitjoin", "celljoin"])
+def test_a_change_of_the_order_is_kept_by_the_cores(flow: str) -> None:
+    text = "SELECT r.id AS r, s.id AS s FROM R [ROWS 40] r JOIN S [ROWS 40] s ON r.x = s.x"
+    with ps.connect("local") as engine:
+        engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
+        q = engine.install(f"{text} EMIT ORDER none", flow=flow, cores=3)
+        q.change(f"{text} EMIT ORDER inner")
+        for start in range(0, 60, 20):
+            for stream in "RS":
+                engine.push(stream, [{"id": i, "x": i % 2} for i in range(start, start + 20)])
+        rows = [(row["s"] // 20, row["s"], row["r"]) for row in q.rows().to_pylist()]
+        by_s = [row for row in rows if row[2] <= row[1] // 20 * 20 + 19]
+        assert by_s == sorted(by_s) and len(by_s) > 100
+
+
+def test_tuples_that_can_match_nobody_are_not_kept_for_the_chain() -> None:
+    text = "SELECT r.id AS r, s.id AS s FROM R [ROWS 5] r JOIN S [ROWS 5] s ON r.x = s.x"
+    with ps.connect("local") as engine:
+        engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
+        q = engine.install(f"{text} WHERE r.x > 100", flow="handshake", cores=2)
+        for _ in range(4):
+            engine.push("R", [{"id": i, "x": 1} for i in range(100)])
+        assert q.metrics()["window_tuples"][0] == 5

@@ -52,6 +52,11 @@ class FlowFront:
         self._left = [0, 0]
         self._entered: deque[tuple[int, int]] = deque(maxlen=MOST_ENTRIES)
 
+    def use(self, meeting: Meeting) -> None:
+        """Let another flow take the place of this one, of which everything has been completed."""
+        self.meeting.close()
+        self.meeting, self.stale, self._is_programmed = meeting, True, False
+
     # -- input ------------------------------------------------------------------------------
 
     def restart(self) -> None:

@@ -324,6 +324,14 @@ class JoinBlock:
         """A run of this block's columns, without rows."""
         return self._output(NOTHING, NOTHING.ranks)
 
+    def promise_order(self, make: Callable[[str], Meeting | None]) -> None:
+        """Let other cores take the place of those of the flow; everything has been completed."""
+        if self.front is not None:
+            meeting = make(self.kind)
+            assert meeting is not None
+            self.matcher.comparisons += self.front.meeting.comparisons
+            self.front.use(meeting)
+
     def core_figures(self) -> list[dict[str, Any]]:
         """What the cores of the flow have counted; nothing if the block does the work itself."""
         if self.front is not None:

@@ -128,7 +128,7 @@ class Handshake:
 
     def oldest(self, side: int) -> int | None:
         """The first number that is still in the chain, as far as the ends have told."""
-        return self._oldest[side]
+        return self._oldest[side] if self._oldest[side] < self._next[side] else None
 
     @property
     def comparisons(self) -> int:

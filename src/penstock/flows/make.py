@@ -22,11 +22,16 @@ def make_join(
 ) -> JoinBlock:
     """A join block whose work the cores of the flow share."""
     crew = Crew(flow.cores) if flow.name == "shared" and flow.cores > 1 else None
-    if instruction.kind != "inner":
+    meeting = meeting_of(flow, instruction.kind)
+    return JoinBlock(instruction, streams, compile_predicates, crew=crew, meeting=meeting)
+
+
+def meeting_of(flow: Flow, kind: str) -> Meeting | None:
+    """The cores of a flow for joins of a kind."""
+    if kind != "inner":
         # Whether a tuple has found nobody is known once all of its pairs have come, in order.
         flow = replace(flow, order="outer", precision=1)
-    meeting = make_meeting(flow)
-    return JoinBlock(instruction, streams, compile_predicates, crew=crew, meeting=meeting)
+    return make_meeting(flow)
 
 
 def make_meeting(flow: Flow) -> Meeting | None:

@@ -17,6 +17,8 @@ UNORDERED = ("handshake", "low-latency-handshake")
 ADMISSIONS = ("wait", "shed")
 DEFAULT_BRANCHING = 8
 MOST_CORES = 1024
+MOST_PRECISION = 1 << 40
+"""No query has as many arrivals between two stars; a larger number asks for no more."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def decide(choice: FlowChoice, program: Program) -> Flow:
     """The flow of a query's join; an error if the query cannot have what was asked for."""
     check_choice(choice)
     precision = program.precision if choice.precision is None else choice.precision
+    precision = min(precision, MOST_PRECISION)
     if choice.precision is not None and program.order == "none":
         raise InputError(
             f"a precision of {choice.precision} without an order",

@@ -16,7 +16,7 @@ from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
-from penstock.flows.make import make_join
+from penstock.flows.make import make_join, meeting_of
 from penstock.program.blocks import (
     BlockInstruction,
     JoinStreams,
@@ -146,9 +146,16 @@ class Pipeline:
     def _numbered_joins(self) -> list[tuple[int, JoinBlock]]:
         return [(n, block) for n, block in self.blocks.items() if isinstance(block, JoinBlock)]
 
-    def change(self, program: Program, position: int) -> Iterator[Run]:
-        """Send the instructions of another program; yield what the change makes expire."""
+    def change(self, program: Program, position: int, flow: Flow | None = None) -> Iterator[Run]:
+        """Send the instructions of another program; yield what the change makes expire.
+
+        ``flow`` is another one only in the order that it promises.
+        """
         yield from self.complete()
+        if flow is not None and flow != self.flow:
+            self.flow = flow
+            for join in self.joins:
+                join.promise_order(lambda kind: meeting_of(flow, kind))
         self.program = program
         for instruction in program.instructions:
             self._send(instruction)

@@ -233,16 +233,15 @@ class Processing(Generic[Q]):
 
     def _change(self, instruction: Change, position: int) -> Iterator[Q]:
         query, program, flow = self._registry.changed(instruction)
-        query.pipeline.flow = flow
         if not query.here:
-            query.pipeline.program = program
+            query.pipeline.program, query.pipeline.flow = program, flow
             return
         failure = yield from self._complete(query)
         if failure is not None:
             raise failure
         runs: dict[str, Run] = {}
         made = []
-        for run in query.pipeline.change(program, position):
+        for run in query.pipeline.change(program, position, flow):
             if len(run) and query._is_full():
                 yield query
             query._take_run(run)

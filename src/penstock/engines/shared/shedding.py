@@ -128,7 +128,8 @@ class Shedding:
             self._open[stream] = Range(stream, first, last, tuples)
             self.ranges.append(self._open[stream])
         else:
-            known.last = last
+            # Records that are no tuples come before the tuples around them.
+            known.first, known.last = min(known.first, first), max(known.last, last)
             known.tuples += tuples
 
     def drain(self) -> pa.Table:
