@@ -299,9 +299,9 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          "of Penstock's\nLeave the branching out, or run it on the embedded engine: "
          "ps.connect('local') (--engine local)."),
         (["replay", cli.write("left.flow", LEFT_SCRIPT), "--engine", "local", "--flow", "celljoin"],
-         "line 3: the flow celljoin does not offer left joins: no core of it can tell that a tuple "
-         "has found no partner\n  install q: SELECT r.x FROM R [ROWS 2] r LEFT JOIN S [ROWS 2] s "
-         "ON r.x = s.x\nAsk for one of the flows three-step and splitjoin."),
+         "line 3: the flow celljoin does not offer left joins: no core of it knows whether a "
+         "tuple has found a partner in another\n  install q: SELECT r.x FROM R [ROWS 2] r LEFT "
+         "JOIN S [ROWS 2] s ON r.x = s.x\nAsk for one of the flows three-step and splitjoin."),
         (["replay", query, "--engine", "local", "--checkpoint", folder / "c"],
          "--checkpoint is an option of --engine spark\n"
          "Leave out --checkpoint or --engine local."),

@@ -26,6 +26,8 @@ EVERYWHERE: list[tuple[str, dict[str, Any], str]] = [
     (SELECT, {"flow": "Splitjoin"},
      "unknown flow 'Splitjoin'\nWrite one of: three-step, shared, splitjoin, celljoin, handshake, "
      "low-latency-handshake."),
+    (INNER, {"cores": "2"}, "cores is '2'\nWrite a whole number."),
+    (INNER, {"precision": 1.5, "order": "outer"}, "precision is 1.5\nWrite a whole number."),
     (INNER, {"cores": 0}, "0 cores cannot share a join\nWrite a number from 1 to 1024."),
     (INNER, {"cores": -3}, "-3 cores cannot share a join\nWrite a number from 1 to 1024."),
     (INNER, {"cores": 1025}, "1025 cores cannot share a join\nWrite a number from 1 to 1024."),
@@ -46,8 +48,8 @@ LOCAL: list[tuple[str, dict[str, Any], str]] = [
      "the flow low-latency-handshake does not offer the order inner: its rows come when two "
      "tuples meet\nAsk for the order none, or for the flow splitjoin."),
     (LEFT, {"flow": "celljoin"},
-     "the flow celljoin does not offer left joins: no core of it can tell that a tuple has found "
-     "no partner\nAsk for one of the flows three-step and splitjoin."),
+     "the flow celljoin does not offer left joins: no core of it knows whether a tuple has "
+     "found a partner in another\nAsk for one of the flows three-step and splitjoin."),
     (INNER, {"flow": "three-step", "cores": 4},
      "the flow three-step is one core's, not 4 cores'\n"
      "Leave the cores out, or ask for the flow shared."),

@@ -63,7 +63,7 @@ def refusal(script: str, way: Way) -> str | None:
                 step.line.number,
                 step.line.text,
                 f"the flow {way.flow} does not offer {special[1].lower()} joins: no core of it "
-                "can tell that a tuple has found no partner",
+                "knows whether a tuple has found a partner in another",
                 "Ask for one of the flows three-step and splitjoin.",
             )
             return str(error)

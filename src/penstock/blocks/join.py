@@ -157,6 +157,8 @@ class JoinBlock:
         self.failures.count = state.values["failures"]
         self.matcher.comparisons = state.values["comparisons"]
         self.matches = state.values["matches"]
+        if self.front is not None:
+            self.front.restart()
 
     # -- a change ---------------------------------------------------------------------------
 

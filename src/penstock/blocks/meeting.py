@@ -127,13 +127,29 @@ class Chunk:
         return f"tuples {' and '.join(held)}" if held else "a punctuation"
 
     def until(self, rank: int) -> tuple[Chunk, Chunk]:
-        """Cut it in two before a rank; the windows move with the second part."""
+        """Cut it in two before a rank; the windows move as far as the first part tells."""
         cuts = [int(np.searchsorted(a.ranks, rank)) for a in self.arrivals]
         left, right = self.arrivals
         first = (left.part(0, cuts[0]), right.part(0, cuts[1]))
         second = (left.part(cuts[0], len(left)), right.part(cuts[1], len(right)))
+        seen = [int(a.seqs[-1]) + 1 if len(a) else 0 for a in first]
+        # Whatever comes later of a stream says of itself from which time on its partners are.
+        promised = [None if a.low is None or not len(a) else a.low.min().item() for a in second]
+        promises = None
+        if self.promises is not None:
+            left_promise, right_promise = (
+                after if before is None else min(before, after)
+                for before, after in zip(promised, self.promises, strict=True)
+            )
+            promises = (left_promise, right_promise)
         begun = Chunk(
-            first, (self.ranks[0], rank), (0, 0), (0, 0), None, self.compiled, self.entered
+            first,
+            (self.ranks[0], rank),
+            (seen[0], seen[1]),
+            (0, 0),
+            promises,
+            self.compiled,
+            self.entered,
         )
         return begun, replace(self, arrivals=second, ranks=(rank, self.ranks[1]))
 

@@ -48,7 +48,7 @@ class Chain:
     def start(self, cores: Sequence[ChainCore]) -> None:
         """Put these cores in the place of those before, whose figures are kept."""
         self.close()
-        self._compared, self._before = self.comparisons, self._figures()
+        self._compared, self._before = self.comparisons, self._figures(self._cores)
         self._cores = cores
         self._driver = self._make_driver(chain_network(cores))
 
@@ -65,15 +65,13 @@ class Chain:
 
     def measures(self) -> dict[str, Any]:
         """The figures of each core."""
-        return {
-            "cores": [
-                with_loads(figures, core.name, self._driver)
-                for core, figures in zip(self._cores, self._figures(), strict=True)
-            ]
-        }
+        # Another thread may ask while others take their place.
+        cores, driver = self._cores, self._driver
+        figures = zip(cores, self._figures(cores), strict=True)
+        return {"cores": [with_loads(told, core.name, driver) for core, told in figures]}
 
-    def _figures(self) -> list[dict[str, Any]]:
-        now = [core.measures() for core in self._cores]
+    def _figures(self, cores: Sequence[ChainCore]) -> list[dict[str, Any]]:
+        now = [core.measures() for core in cores]
         if not self._before:
             return now
         return [_added(old, new) for old, new in zip(self._before, now, strict=True)]

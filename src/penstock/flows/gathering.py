@@ -122,14 +122,13 @@ class Merger:
         self._until[number] = message.until
         self._held[number].append((message.met, message.sections))
         after = min(self._until)
-        if self._waits and after == before:
-            return []
         ready = self._ready(after)
         ends = after == ALL_SECTIONS
+        if not ends and not len(ready[0]) and (not self._waits or after == before):
+            return []
         if ends:
             self._until = [0] * len(self.inputs)
-        if not ends and not len(ready[0]):
-            return []
+        # A star goes on without results too: whoever waits for it holds up the other stream.
         self.stars += 1
         return [("out", Results(*ready, after, message.rank))]
 
@@ -141,7 +140,8 @@ class Merger:
             for met, sections in held:
                 cut = len(sections)
                 if self._waits and until != ALL_SECTIONS:
-                    cut = int(np.searchsorted(sections, until))
+                    # Of the section that somebody is still in, any order will do.
+                    cut = int(np.searchsorted(sections, until, side="right"))
                 if cut:
                     parts.append((picked(met, slice(0, cut)), sections[:cut]))
                 if cut < len(sections):

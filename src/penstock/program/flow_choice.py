@@ -53,6 +53,10 @@ class Flow:
 
 def check_choice(choice: FlowChoice) -> None:
     """Refuse what no query could have."""
+    numbers = {"cores": choice.cores, "branching": choice.branching, "precision": choice.precision}
+    for name, number in numbers.items():
+        if number is not None and type(number) is not int:
+            raise InputError(f"{name} is {number!r}", "Write a whole number.")
     if choice.name is not None and choice.name not in FLOWS:
         raise InputError(f"unknown flow {choice.name!r}", f"Write one of: {', '.join(FLOWS)}.")
     if choice.cores is not None and not 1 <= choice.cores <= MOST_CORES:
@@ -104,8 +108,8 @@ def decide(choice: FlowChoice, program: Program) -> Flow:
         )
     if special is not None and name not in EVERY_KIND:
         raise InputError(
-            f"the flow {name} does not offer {special} joins: no core of it can tell that a tuple "
-            "has found no partner",
+            f"the flow {name} does not offer {special} joins: no core of it knows whether a "
+            "tuple has found a partner in another",
             f"Ask for one of the flows {' and '.join(EVERY_KIND)}.",
         )
     cores = 1 if name == "three-step" else choice.cores or max(1, _machine_cores())

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.engines.local.singles import Singles
 from penstock.engines.shared.pieces import Event, Piece, pieces
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.processing import Processing
+from penstock.engines.shared.processing import Processing, QueryFailed
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.statements import run_statements
@@ -114,16 +114,23 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(kind is None)
 
     def close(self) -> None:
-        """Drop every query and refuse further input. What was made can still be drained."""
+        """Drop every query and refuse further input. What was made can still be drained.
+
+        What a push that ended with :class:`BufferFull` has left to do is given up.
+        """
+        self._close(True)
+
+    def _close(self, completed: bool) -> None:
+        """Close the engine; ``completed``: after making the rows that a flow has not found yet."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             try:
-                if self._unfinished is None:
+                if completed and self._unfinished is None:
                     for _ in self._processing.complete():
                         pass  # nobody is waited for any more, and no row is lost
             finally:
@@ -294,6 +301,7 @@ class Engine:
     def feed(self, events: Iterable[Event | Instruction]) -> None:
         """Take events and instructions, in arrival order; each gets the next position."""
         taken = 0
+        failure: QueryFailed | None = None
         with self._lock:
             if self._closed:
                 raise InputError("the engine is closed", "Connect a new one: ps.connect('local').")
@@ -308,7 +316,12 @@ class Engine:
                     self._singles.forget()
                 taken += piece.records
                 self._unfinished = self._processing.execute(piece)
-                self._finish(taken)
+                try:
+                    self._finish(taken)
+                except QueryFailed as error:
+                    failure = failure or error  # the other queries must not miss the rest
+        if failure is not None:
+            raise failure
 
     def _finish(self, taken: int) -> None:
         """Do the work under way, waiting for room where a query's output is full."""

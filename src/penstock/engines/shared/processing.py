@@ -251,10 +251,14 @@ class Processing(Generic[Q]):
             yield from self._process(runs, [])
 
 
+class QueryFailed(PenstockError):
+    """A query cannot go on; every other one has taken the input."""
+
+
 def failure_of(query: Q, error: Exception) -> PenstockError:
     """The error of a query that cannot go on; it names what happened inside."""
     what = error.what if isinstance(error, PenstockError) else error
-    failure = PenstockError(
+    failure = QueryFailed(
         f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {what}); "
         "every other query has taken the input",
         "Drop it, and install it again once its cause is mended; this is a defect of Penstock.",
