@@ -13,9 +13,10 @@ import pytest
 from tests.flows.ways import WAYS, Way, small_steps
 
 import penstock as ps
-from penstock.blocks import crew, join, pairing
+from penstock.blocks import crew, join, meeting, pairing
 from penstock.errors import BufferFull, PenstockError
 from penstock.flows import celljoin, probing, sub_window
+from penstock.flows.splitjoin import JoinCore
 from penstock.flows.sub_window import SubWindow
 
 STREAMS = "CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)"
@@ -54,7 +55,8 @@ def pairs(query: Any) -> list[tuple[int, int]]:
 
 
 def fail_in_core_1(patch: pytest.MonkeyPatch, method: str) -> None:
-    """Let core 1 fail when it compares number 3 of R."""
+    """Let core 1 fail when it compares number 3 of R, on a thread of its own."""
+    patch.setattr(meeting, "LIGHT", -1)
     search = getattr(SubWindow, method)
 
     def failing(self: SubWindow, probes: Any, *more: Any) -> Any:
@@ -97,6 +99,28 @@ def test_a_core_that_fails_stops_its_query_alone(way: Way, monkeypatch: pytest.M
         assert flow_threads() == []
         engine.push("S", records(4, 1))
         assert pairs(other) == [(r, 4) for r in range(4)]
+
+
+def test_a_core_that_fails_at_a_single_tuple_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is woken for a tuple that comes alone, and yet it is its core that fails."""
+    step = JoinCore.step
+
+    def failing(self: JoinCore, port: str, message: Any) -> Any:
+        if self.name == "core 1" and str(message) == "tuples R 3":
+            raise ValueError("the core is too hot")
+        return step(self, port, message)
+
+    monkeypatch.setattr(JoinCore, "step", failing)
+    with ps.connect("local") as engine:
+        engine.sql(STREAMS)
+        query = engine.install(JOIN.format(9, 9), "hot", flow="splitjoin", cores=2)
+        error = push_until_it_fails(engine)
+        assert str(error) == (
+            "query 'hot' has failed and is stopped (CoreFailed: core 1 failed at tuples R 3: "
+            "ValueError: the core is too hot); every other query has taken the input\n"
+            "Drop it, and install it again once its cause is mended; this is a defect of Penstock."
+        )
+        assert pairs(query) == [(r, s) for r in range(3) for s in range(3)]
 
 
 @pytest.mark.parametrize("way", CHAINS, ids=str)

@@ -14,7 +14,7 @@ import pytest
 from tests.flows.ways import ORDERED, WAYS, Way, small_steps
 
 import penstock as ps
-from penstock.flows import celljoin, probing, uni_flow
+from penstock.flows import celljoin, probing, sub_window, uni_flow
 from penstock.streams.events import Merged
 
 SCHEMA = pa.schema({"id": pa.int64(), "t": pa.int64(), "x": pa.int64()})
@@ -212,3 +212,24 @@ def test_the_judges_can_say_no() -> None:
     assert not is_ordered_inner([Row(1, 5), Row(1, 2)], 3)
     assert is_ordered_inner([Row(1, 5), Row(1, 2)], 4)
     assert not is_ordered_inner([late, early], 4)
+
+
+@pytest.mark.parametrize("order", ["outer", "inner"])
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
+def test_a_stream_that_finds_nobody_does_not_hold_up_the_other(
+    kind: str, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stars come down without results, or the other's results would wait for ever."""
+    for module in (probing, sub_window):
+        monkeypatch.setattr(module, "MOST_PAIRS", 8)
+    with ps.connect("local") as engine:
+        engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
+        q = engine.install(
+            f"SELECT r.id FROM R [ROWS 60] r {kind} S [ROWS 60] s ON r.x <> s.x",
+            order=order,
+            flow="splitjoin",
+            cores=2,
+        )
+        for stream in "RS":
+            engine.push(stream, [{"id": i, "x": int(stream == "S")} for i in range(60)])
+        assert q.rows().num_rows == 3600

@@ -19,6 +19,8 @@ from penstock.kernels.predicate import Predicate
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+LIGHT = 1 << 18
+"""Comparisons that take about as long as it takes to wake a thread: some fifty microseconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +116,13 @@ class Chunk:
     promises: tuple[int | float, int | float] | None
     compiled: bool = True
     entered: int = 0
+
+    @property
+    def is_light(self) -> bool:
+        """Whether to wake a thread for it takes longer than to do it: a tuple that comes alone."""
+        if self.ranks[1] - self.ranks[0] != 1:
+            return False
+        return all(int((a.hi - a.lo).sum()) <= LIGHT for a in self.arrivals)
 
     def __str__(self) -> str:
         """What it holds, for an error to say where."""

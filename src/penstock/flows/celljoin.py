@@ -219,7 +219,8 @@ def celljoin_network(cores: int, k: int, stars: Stars) -> Network:
     """The coordinator, the cores, and one merger for what they return."""
     coordinator = Coordinator(cores, k)
     core_units = [CellCore(i, stars) for i in range(cores)]
-    collector = Merger("collector", len(STREAMS) * cores, stars.order != "none")
+    inputs, order = len(STREAMS) * cores, stars.order
+    collector = Merger("collector", inputs, order != "none", order == "inner")
     network = Network([coordinator, *core_units, collector])
     network.enter("in", coordinator, "in")
     for number, core in enumerate(core_units):

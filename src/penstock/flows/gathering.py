@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -100,10 +100,13 @@ class Merger:
     behind; without, it hands on what comes, and only the end of a chunk waits for all.
     """
 
-    def __init__(self, name: str, inputs: int, waits: bool) -> None:
+    def __init__(self, name: str, inputs: int, waits: bool, inner: bool = True) -> None:
         self.name = name
         self.inputs = [f"in{i}" for i in range(inputs)]
         self._waits = waits
+        # Of the section of arrivals that somebody is still in, any order will do. A section of
+        # comparisons has one of each core, and the order of the cores is theirs.
+        self._side: Literal["left", "right"] = "left" if inner else "right"
         self._until = [0] * inputs
         self._held: list[list[tuple[Met, Indices]]] = [[] for _ in range(inputs)]
         self.stars = 0
@@ -140,8 +143,7 @@ class Merger:
             for met, sections in held:
                 cut = len(sections)
                 if self._waits and until != ALL_SECTIONS:
-                    # Of the section that somebody is still in, any order will do.
-                    cut = int(np.searchsorted(sections, until, side="right"))
+                    cut = int(np.searchsorted(sections, until, side=self._side))
                 if cut:
                     parts.append((picked(met, slice(0, cut)), sections[:cut]))
                 if cut < len(sections):

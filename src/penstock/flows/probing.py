@@ -9,7 +9,7 @@ import numpy as np
 from penstock.blocks.meeting import Arrivals, Chunk, Met
 from penstock.flows.gathering import ALL_SECTIONS, STREAMS, Results, Stars
 from penstock.flows.network import Sent
-from penstock.flows.sub_window import MOST_PAIRS, SubWindow
+from penstock.flows.sub_window import MOST_PAIRS, SubWindow, nobody
 
 CHUNK_RANKS = 1 << 16
 """Arrivals that travel together: large enough for the kernels, small enough to overlap stages."""
@@ -53,6 +53,9 @@ class Probing:
         Each of a step's two messages leaves by the output with its stream's name.
         """
         start, after = chunk.ranks
+        if after - start == 1:
+            yield from self._alone(chunk, windows)
+            return
         while start < after:
             stop = min(after, start + self._step)
             most = MOST_PAIRS if stop - start > 1 else ANY_NUMBER
@@ -66,6 +69,16 @@ class Probing:
                 assert met is not None
                 yield stream, core.with_stars(met, chunk.ranks, stop)
             start = stop
+
+    def _alone(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
+        """The same for a tuple, or a punctuation, that comes alone: it is not kept waiting."""
+        for side, probes in enumerate(chunk.arrivals):
+            met: Met | None = nobody()
+            if len(probes):
+                core = self.cores[side]
+                met = core.process(probes, windows[1 - side], chunk.compiled, ANY_NUMBER)
+            assert met is not None
+            yield STREAMS[side], self.cores[side].with_stars(met, chunk.ranks, chunk.ranks[1])
 
     def _found(
         self,

@@ -75,6 +75,8 @@ class StorageCore:
 
     def store(self, arrivals: Arrivals) -> None:
         """Take those whose turn it is here."""
+        if not len(arrivals):
+            return
         assert self.window is not None
         turn = (self._position - self._store_counter) % self._cores
         self._store_counter = (self._store_counter + len(arrivals)) % self._cores
@@ -163,10 +165,10 @@ def splitjoin_network(cores: int, branching: int, stars: Stars) -> Network:
     root = _distribution(network, list(core_units), branching)
     network.enter("in", root, "in")
     waits = stars.order != "none"
-    combiner = Merger("combiner", 2, waits)
+    combiner = Merger("combiner", 2, waits, stars.order == "inner")
     network.units.append(combiner)
     for number, stream in enumerate(STREAMS):
-        top, output = _merging(network, core_units, stream, branching, waits)
+        top, output = _merging(network, core_units, stream, branching, stars)
         network.wire(top, output, combiner, f"in{number}")
         if output == "out":
             network.at_ends.add(top.name)
@@ -192,7 +194,7 @@ def _distribution(network: Network, below: list[Unit], branching: int) -> Unit:
 
 
 def _merging(
-    network: Network, cores: Sequence[Unit], stream: str, branching: int, waits: bool
+    network: Network, cores: Sequence[Unit], stream: str, branching: int, stars: Stars
 ) -> tuple[Unit, Port]:
     """Mergers below the cores' outputs of one stream, down to one; its last output."""
     ends: list[tuple[Unit, Port]] = [(core, stream) for core in cores]
@@ -201,7 +203,8 @@ def _merging(
         groups = [ends[i : i + branching] for i in range(0, len(ends), branching)]
         below: list[tuple[Unit, Port]] = []
         for number, group in enumerate(groups):
-            node = Merger(f"merger {stream}{level}.{number}", len(group), waits)
+            name = f"merger {stream}{level}.{number}"
+            node = Merger(name, len(group), stars.order != "none", stars.order == "inner")
             for i, (unit, output) in enumerate(group):
                 network.wire(unit, output, node, f"in{i}")
             network.units.append(node)

@@ -236,7 +236,7 @@ class SubWindow:
         if found is None:
             self.comparisons = counted  # they will be made again
             return None
-        return self._named_pairs(probes, 0, found)
+        return self._named_pairs(probes, 0, found) if len(found) else nobody()
 
     def _few(self, probes: Arrivals, bounds: _Bounds, compiled: bool) -> Pairs | None:
         """The pairs of a single probe by the nested loop, if they are few; None: look again.

@@ -68,6 +68,8 @@ class Threads:
         fifo.put(message)
         worker.wake()
         self._do_own()
+        if getattr(message, "is_light", False):
+            self._do_light()
         return True
 
     def received(self) -> list[tuple[str, Any]]:
@@ -125,6 +127,19 @@ class Threads:
         for worker in threads:
             worker.join()
 
+    def _do_light(self) -> None:
+        """Do what has just been handed to parked threads: nobody was woken for it."""
+        for worker in self._all:
+            while worker not in self._own and worker.has_input:
+                try:
+                    if not worker.work():
+                        worker.wake()  # its thread is at it, and may have looked before
+                        break
+                except BaseException as error:
+                    worker.failure = error
+                    self._check()
+        self._do_own()
+
     def _do_own(self) -> bool:
         """Do the work of the units at the ends; False if there was none."""
         worked = False
@@ -161,6 +176,7 @@ class _Worker:
         self.taken = 0
         self._driver = driver
         self._bell = Bell()
+        self._claim: deque[None] = deque([None])
         self._waits = True
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -244,7 +260,20 @@ class _Worker:
         return self.outputs[output].has_room
 
     def work(self) -> bool:
-        """Take a message from every input that has one; False if there was nothing to do."""
+        """Take a message from every input that has one; False if there was nothing to do.
+
+        Nor if somebody else is doing it: a unit takes one step at a time.
+        """
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        try:
+            return self._take_steps()
+        finally:
+            self._claim.append(None)
+
+    def _take_steps(self) -> bool:
         started = 0.0
         worked = False
         for port, (fifo, source) in self.inputs.items():
@@ -276,7 +305,8 @@ class _Worker:
             self.outputs[output].put(message)
             reader = self.readers.get(output)
             if reader is not None:
-                reader.wake()
+                if self._thread is not None or not getattr(message, "is_light", False):
+                    reader.wake()
             else:
                 self._driver.ring()
         return sent
