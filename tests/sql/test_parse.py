@@ -182,6 +182,17 @@ def test_emit_order() -> None:
     assert emit("SELECT x FROM R UNION ALL SELECT a FROM S EMIT ORDER outer") == ("outer", 1)
 
 
+def test_a_precision_needs_an_order() -> None:
+    with pytest.raises(SqlError) as error:
+        parse_query("SELECT x FROM R EMIT ORDER none PRECISION 4")
+    assert str(error.value) == (
+        "a PRECISION without an order at line 1, column 33\n"
+        "  SELECT x FROM R EMIT ORDER none PRECISION 4\n"
+        "                                  ^^^^^^^^^\n"
+        "Write EMIT ORDER outer or inner before it, or leave it out."
+    )
+
+
 def test_union_all_may_have_parentheses() -> None:
     query = parse_query("(SELECT x FROM R) UNION ALL (SELECT a FROM S) UNION ALL SELECT ts FROM T")
     assert [select.left.stream.text for select in query.ast.selects] == ["R", "S", "T"]

@@ -284,8 +284,14 @@ class Queries(Expressions):
         if order not in ("none", "outer", "inner"):
             self.fail(f"syntax error: no order is called {self.found()}", remedy)
         self._advance()
-        if not self._match_text_seq("PRECISION"):
+        if not self._match_text_seq("PRECISION", advance=False):
             return order, 1
+        if order == "none":
+            self.fail(
+                "a PRECISION without an order",
+                "Write EMIT ORDER outer or inner before it, or leave it out.",
+            )
+        self._advance()
         text = self._curr.text
         if self._curr.token_type != TokenType.NUMBER or not text.isdigit() or int(text) < 1:
             self.fail(
