@@ -136,7 +136,7 @@ def test_a_compiled_predicate_is_its_meaning(on: str) -> None:
         for engine in (forth, back):
             (join,) = engine.queries["q"].pipeline.joins
             assert join.matcher._residual.condition == TRUE, "the whole predicate is compiled"
-            assert join.matcher._in_range()
+            assert join.matcher.in_range()
 
 
 LARGE = {"i": [2**31 - 1, -(2**31), 1, -1], "j": [2**63 - 1, -(2**63), 1, -1, 2**32]}
@@ -154,7 +154,7 @@ def test_where_sums_overflow_the_kernel_steps_back(on: str) -> None:
     engine = engine_with(on)
     engine.feed([Tuples("S", s), Tuples("R", r)])
     (join,) = engine.queries["q"].pipeline.joins
-    assert not join.matcher._in_range()
+    assert not join.matcher.in_range()
     assert found(engine) == expected
 
 
@@ -165,11 +165,11 @@ def test_a_kernel_steps_back_when_the_large_number_comes() -> None:
     (join,) = engine.queries["q"].pipeline.joins
     first = random_batch(5, False, **small), random_batch(6, False, **small)
     engine.feed([Tuples("R", first[0]), Tuples("S", first[1])])
-    assert join.matcher._in_range()
+    assert join.matcher.in_range()
     assert sorted(found(engine)) == brute_force(on, *first)
     large = random_batch(7, False, i=[2**31 - 1, 1])
     engine.feed([Tuples("R", large)])
-    assert not join.matcher._in_range()
+    assert not join.matcher.in_range()
     assert found(engine) == brute_force(on, large, first[1])
 
 
