@@ -83,10 +83,7 @@ class Sharing:
         while start < count:
             stop = min(count, start + self._crew.cores * self._step)
             stretches = list(pairwise(self._bounds(probes, start, stop)))
-            parts = self._crew.share(
-                [self._task(probes, a, b, gather) for a, b in stretches],
-                lambda number: _tuples(probes, *stretches[number]),  # noqa: B023  (used at once)
-            )
+            parts = self._share(probes, stretches, gather)
             for part, (a, b) in zip(parts, stretches, strict=True):
                 if part.run is None:
                     # The parts after it are done again: with smaller steps, for the memory's sake.
@@ -101,6 +98,16 @@ class Sharing:
                 start = b
                 if len(part.run):
                     yield part.run
+
+    def _share(
+        self,
+        probes: list[Probes | None],
+        stretches: list[tuple[int, int]],
+        gather: Callable[[Found], Run],
+    ) -> list[_Part]:
+        """What the cores make of these stretches of ranks."""
+        tasks = [self._task(probes, start, stop, gather) for start, stop in stretches]
+        return self._crew.share(tasks, lambda number: _tuples(probes, *stretches[number]))
 
     def _task(
         self, probes: list[Probes | None], start: int, stop: int, gather: Callable[[Found], Run]
