@@ -11,8 +11,8 @@ from penstock.flows.gathering import ALL_SECTIONS, STREAMS, Results, Stars
 from penstock.flows.network import Sent
 from penstock.flows.sub_window import MOST_PAIRS, SubWindow, nobody
 
-CHUNK_RANKS = 1 << 16
-"""Arrivals that travel together: large enough for the kernels, small enough to overlap stages."""
+CHUNK_RANKS = 1 << 18
+"""Arrivals that travel together at most: an index is brought up to date once for all of them."""
 ANY_NUMBER = 1 << 62
 
 
