@@ -10,7 +10,7 @@ from penstock.oracle.join import JoinRun, selected
 from penstock.oracle.source import Source
 from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import Column
-from penstock.sql.plan import Join, Plan, Scan, Select
+from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select
 from penstock.streams.windows import TimeAttribute
 
 Sources = dict[str, Source]
@@ -70,6 +70,7 @@ class QueryRun:
     def _start(self, select: Select) -> SelectRun | JoinRun:
         if isinstance(select.source, Scan):
             return SelectRun(select, self._source(select.source), self.failures)
+        assert isinstance(select.source, Join)
         inputs = (self._source(select.source.left), self._source(select.source.right))
         return JoinRun(select, inputs, self.failures, self._late)
 
@@ -162,6 +163,7 @@ def _shape(plan: Plan) -> list[object]:
     shape: list[object] = []
     for select in plan.selects:
         source = select.source
+        assert not isinstance(source, Aggregate)
         shape.append(source.kind if isinstance(source, Join) else "select")
         for scan in (source.left, source.right) if isinstance(source, Join) else (source,):
             shape.append(scan.stream.name.lower())

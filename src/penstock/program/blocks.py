@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.sql.expressions import TRUE, Expression
-from penstock.sql.plan import Output
+from penstock.sql.plan import Call, Output, SortKey
 from penstock.streams.schema import Stream
-from penstock.streams.windows import TimeAttribute, Window, as_written
+from penstock.streams.windows import AggregateWindow, TimeAttribute, Window, as_written
 
 SIDES = ("left", "right")
 
@@ -117,7 +117,72 @@ class UnionRows:
         return f"#{self.block} union of {', '.join(f'#{i}' for i in self.inputs)}"
 
 
-BlockInstruction = ScanStream | SetWindow | JoinStreams | SelectRows | ProjectColumns | UnionRows
+@dataclass(frozen=True)
+class AggregateRows:
+    """Aggregate the rows of an input, by window and by group.
+
+    The fields are those of :class:`penstock.sql.plan.Aggregate`; ``where`` is evaluated here, since
+    the block's punctuator sees every tuple. ``schema`` is that of the result. ``kernel`` is
+    ``panes`` or ``wid``.
+    """
+
+    block: int
+    input: int
+    where: Expression
+    keys: tuple[Output, ...]
+    calls: tuple[Call, ...]
+    window: AggregateWindow | None
+    time: TimeAttribute | None
+    emit_empty: bool
+    schema: pa.Schema
+    kernel: str
+    reason: str
+
+    def __str__(self) -> str:
+        calls = ", ".join(map(str, self.calls)) or "groups"
+        lines = [f"#{self.block} aggregate #{self.input}: {calls}"]
+        if self.keys:
+            lines.append(f"     group by: {', '.join(str(key.expression) for key in self.keys)}")
+        if self.where != TRUE:
+            lines.append(f"     where: {self.where}")
+        if self.window is not None:
+            by = f", time {self.time.name}" if self.time else ""
+            lines.append(f"     window: {as_written(self.window)}{by}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class OrderRows:
+    """Sort and cut the rows of each window of an aggregate, or all rows once the input has ended.
+
+    It stands before the projection (of a union: after it). ``window_column`` is the input's column
+    that tells windows apart; None: at the end.
+    """
+
+    block: int
+    input: int
+    sort: tuple[SortKey, ...]
+    limit: int | None
+    window_column: int | None
+
+    def __str__(self) -> str:
+        keys = ", ".join(
+            f"{key.expression}{' descending' if key.descending else ''}" for key in self.sort
+        )
+        cut = "" if self.limit is None else f", the first {self.limit}"
+        return f"#{self.block} order #{self.input}: {keys or 'as they come'}{cut}"
+
+
+BlockInstruction = (
+    ScanStream
+    | SetWindow
+    | JoinStreams
+    | AggregateRows
+    | SelectRows
+    | ProjectColumns
+    | UnionRows
+    | OrderRows
+)
 
 
 @dataclass(frozen=True)

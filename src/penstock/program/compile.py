@@ -14,7 +14,7 @@ from penstock.program.blocks import (
     UnionRows,
 )
 from penstock.program.kernel_choice import choose_kernel
-from penstock.sql.plan import Join, Plan, Scan, Select, Union
+from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
 from penstock.streams.windows import Range, Unbounded
 
@@ -96,6 +96,7 @@ def _next(instructions: list[BlockInstruction]) -> int:
 
 def _select(select: Select, instructions: list[BlockInstruction], forced: str | None) -> int:
     """Append the blocks of one SELECT and return the number of its last one."""
+    assert not isinstance(select.source, Aggregate)
     if isinstance(select.source, Join):
         source = _join(select.source, instructions, forced)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.program.blocks import Program
 from penstock.sql.expressions import TRUE
-from penstock.sql.plan import Join, Plan, Scan
+from penstock.sql.plan import Aggregate, Join, Plan, Scan
 from penstock.streams.windows import as_written
 
 
@@ -25,7 +25,14 @@ def explain(plan: Plan, program: Program) -> str:
     return "\n".join(lines)
 
 
-def _source(source: Scan | Join) -> list[str]:
+def _source(source: Scan | Join | Aggregate) -> list[str]:
+    if isinstance(source, Aggregate):
+        calls = ", ".join(map(str, source.calls))
+        keys = ", ".join(str(key.expression) for key in source.keys)
+        lines = [f"aggregate {calls}{' by ' if keys else ''}{keys}"]
+        if source.where != TRUE:
+            lines.append(f"where {source.where}")
+        return lines + _source(source.source)
     if isinstance(source, Join):
         return [f"{source.kind} join on {source.on}", _scan(source.left), _scan(source.right)]
     return [_scan(source)]

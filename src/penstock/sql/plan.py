@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.schema import Stream
-from penstock.streams.windows import TimeAttribute, Window
+from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute, Window
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,75 @@ class Join:
 
 
 @dataclass(frozen=True)
+class Call:
+    """An aggregate of the rows of one group: ``name(argument) FILTER (WHERE condition)``.
+
+    ``name`` is one of count, sum, avg, min, max, var_pop, var_samp, stddev_pop, stddev_samp, first,
+    last. ``argument`` None is ``COUNT(*)``. ``distinct`` is for count alone.
+    """
+
+    name: str
+    argument: Expression | None
+    type: pa.DataType
+    distinct: bool = False
+    condition: Expression = TRUE
+
+    def __str__(self) -> str:
+        inner = "*" if self.argument is None else str(self.argument)
+        distinct = "DISTINCT " if self.distinct else ""
+        kept = "" if self.condition == TRUE else f" FILTER (WHERE {self.condition})"
+        return f"{self.name.upper()}({distinct}{inner}){kept}"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """The rows of a source for which ``where`` is true, by window and by group.
+
+    ``window`` is None where the input is bounded and answered at its end. ``time`` is the window
+    attribute of a :class:`Sliding`; a count window may have one too, for FIRST and LAST.
+
+    Its columns are those of :attr:`schema`: the keys, the calls, and of a window where it begins
+    and where it ends (of a count window, in tuples of the stream). A group is one row for a window
+    in which it has a tuple; windows come oldest first, the groups of one by their keys, ascending,
+    NULL first. Without keys a window in which nothing passed has no row unless ``emit_empty``; the
+    whole of a bounded input has one always.
+    """
+
+    source: Scan | Join
+    where: Expression
+    keys: tuple[Output, ...]
+    calls: tuple[Call, ...]
+    window: AggregateWindow | None
+    time: TimeAttribute | None = None
+    emit_empty: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        fields = [pa.field(key.name, key.type) for key in self.keys]
+        fields += [pa.field(str(call), call.type) for call in self.calls]
+        if self.window is not None:
+            kind = pa.int64()
+            if isinstance(self.window, Sliding) and self.time is not None:
+                assert isinstance(self.source, Scan)
+                kind = self.source.stream.schema.field(self.time.column).type
+            fields += [pa.field("window_start", kind), pa.field("window_end", kind)]
+        return pa.schema(fields)
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A key of ORDER BY. NaN is the largest number.
+
+    The expression is over what the select list is over (after a union: over its columns).
+    """
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
 class Output:
     """A column of the select list."""
 
@@ -66,16 +135,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Select:
-    """``SELECT columns FROM source WHERE where``.
+    """``SELECT columns FROM source WHERE where``; over an aggregate, ``where`` is HAVING.
 
     Over a join, columns of the left stream are on side 0 and of the right one on side 1 (semi and
-    anti joins have side 0 alone); over a scan everything is on side 0.
+    anti joins have side 0 alone); over a scan or an aggregate everything is on side 0.
 
     ``kept`` is filled in by a rewrite rule: the columns of a scan that the select list reads, and
     counts in. None: all.
     """
 
-    source: Scan | Join
+    source: Scan | Join | Aggregate
     where: Expression
     columns: tuple[Output, ...]
     kept: tuple[int, ...] | None = None
@@ -90,12 +159,18 @@ class Union:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole query. ``order`` is none, outer or inner; ``precision`` as in ``EMIT ORDER``."""
+    """A whole query. ``order`` is none, outer or inner; ``precision`` as in ``EMIT ORDER``.
+
+    ``sort`` and ``limit`` (ORDER BY, LIMIT) apply to the rows of each window where the body is a
+    windowed aggregate, else to all rows of a bounded input, at its end.
+    """
 
     body: Select | Union
     text: str
     order: str = "none"
     precision: int = 1
+    sort: tuple[SortKey, ...] = ()
+    limit: int | None = None
 
     @property
     def selects(self) -> tuple[Select, ...]:
@@ -107,6 +182,8 @@ class Plan:
         found: list[Scan] = []
         for select in self.selects:
             source = select.source
+            if isinstance(source, Aggregate):
+                source = source.source
             found.extend((source,) if isinstance(source, Scan) else (source.left, source.right))
         return tuple(found)
 

@@ -43,13 +43,48 @@ class Unbounded:
 Window = Rows | Range | Unbounded
 
 
-def as_written(window: Window) -> str:
+@dataclass(frozen=True)
+class Sliding:
+    """``[RANGE T SLIDE D START AT v SLACK L]``: windows of an aggregate, in ticks.
+
+    Window ``k`` is ``[start + k·slide, start + k·slide + size)``: for ``k >= 0`` if a start was
+    written, else for every integer ``k``, from tick 0. ``slack`` and ``text`` are as in
+    :class:`Range`. Ticks are integers.
+    """
+
+    size: int
+    slide: int
+    start: int | None = None
+    slack: int | None = None
+    text: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        start = "" if self.start is None else f" START AT {self.start}"
+        slack = "" if self.slack is None else f" SLACK {self.slack}"
+        return f"[RANGE {self.size} SLIDE {self.slide}{start}{slack}]"
+
+
+@dataclass(frozen=True)
+class SlidingRows:
+    """``[ROWS w SLIDE d]``: every ``slide`` tuples, the last ``size`` of them."""
+
+    size: int
+    slide: int
+
+    def __str__(self) -> str:
+        return f"[ROWS {self.size} SLIDE {self.slide}]"
+
+
+AggregateWindow = Sliding | SlidingRows
+
+
+def as_written(window: Window | AggregateWindow) -> str:
     """The window clause as a reader knows it.
 
     >>> as_written(Range(60_000_000, text="[RANGE 1 MINUTE WATTR t]")), as_written(Rows(4))
     ('[RANGE 1 MINUTE WATTR t]', '[ROWS 4]')
     """
-    return window.text if isinstance(window, Range) and window.text else str(window)
+    return isinstance(window, Range | Sliding) and window.text or str(window)
 
 
 @dataclass(frozen=True)
