@@ -16,13 +16,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.state import BlockState
+from penstock.engines.spark.chunk_store import ChunkStore
+from penstock.engines.spark.column_chunks import ColumnChunks
 from penstock.engines.spark.frames import from_ipc, ipc, one_batch
 
 FORMAT = 2
@@ -33,14 +35,6 @@ FULL = 65_536
 
 Column = npt.NDArray[Any]
 Spans = list[list[int]]
-
-
-class ChunkStore(Protocol):
-    """Where chunks are kept by key."""
-
-    def put(self, key: str, data: bytes) -> None: ...
-
-    def delete(self, key: str) -> None: ...
 
 
 @dataclass
@@ -60,6 +54,7 @@ class BlockChunks:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._windows: dict[str, _Written] = {}
+        self._loose = ColumnChunks(prefix)
 
     def save(self, state: BlockState, store: ChunkStore) -> dict[str, Any]:
         """Bring the store up to the state; returns the summary to keep beside the chunks."""
@@ -74,6 +69,7 @@ class BlockChunks:
                 for window in self._windows.values()
                 for key, column in window.columns.items()
             },
+            "loose": self._loose.save(_loose(state), store),
         }
 
     def _save_window(
@@ -153,6 +149,8 @@ class BlockChunks:
     ) -> BlockState:
         """The state that was saved. ``empty`` is that of a new block: which windows it has."""
         state = BlockState(summary["values"])
+        if "loose" in summary:
+            state.columns.update(self._loose.load(summary["loose"], chunks))
         for name, (schema, _) in empty.rows.items():
             spans: Spans = summary["spans"].get(name, [])
             first = state.values[name]["first"]
@@ -185,6 +183,12 @@ class BlockChunks:
         """The block is gone: delete all its chunks."""
         for name, window in self._windows.items():
             self._delete(name, window, window.spans, store)
+        self._loose.forget(store)
+
+
+def _loose(state: BlockState) -> dict[str, Column]:
+    """The columns that are of no window."""
+    return {k: c for k, c in state.columns.items() if k.split(".", 1)[0] not in state.rows}
 
 
 def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Spans]:
