@@ -47,9 +47,9 @@ def test_integer_sums_are_exact_on_the_way() -> None:
 
 
 def test_an_integer_sum_that_does_not_fit_overflows() -> None:
-    with pytest.raises(Overflow, match="^9223372036854775808$"):
+    with pytest.raises(Overflow, match=r"^9223372036854775808$"):
         over("sum", [2**63 - 1, 1], pa.int64())
-    with pytest.raises(Overflow, match="^-9223372036854775809$"):
+    with pytest.raises(Overflow, match=r"^-9223372036854775809$"):
         over("sum", [-(2**63), -1], pa.int64())
 
 

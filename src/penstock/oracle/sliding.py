@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from fractions import Fraction
 
 import pyarrow as pa
 
 from penstock.oracle.aggregate import Grouping, Record
-from penstock.oracle.arithmetic import EXACT, Failure, decimal_in, integer_in
+from penstock.oracle.arithmetic import EXACT
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import Side, later
 from penstock.oracle.order import Ordering
@@ -106,12 +105,8 @@ class SlidingRun:
 
     def change(self, select: Select, ordering: Ordering) -> list[Row]:
         """Another program from here on; the rows of windows that are closed once made smaller."""
-        records = [record for record, _ in self.records]
-        self.grouping.program(select, ordering, records)
-        before = self.side.ticks(1)
+        self.grouping.program(select, ordering, [record for record, _ in self.records])
         self.side.reprogram(_timed_scan(select))
-        for record in records:
-            record.time *= Fraction(self.side.ticks(1), before)
         self.side.punctuate()
         return self._close()
 
@@ -201,35 +196,13 @@ class SlidingRun:
         shown = f"of the window {self._window_shown(window)} "
         return self.grouping.rows(inside, borders, shown, self.grouping.aggregate.emit_empty)
 
-    @property
-    def _kind(self) -> Type:
-        assert self.side.scan.time is not None
-        return self.side.scan.stream.schema.field(self.side.scan.time.column).type
-
-    def _physical(self, tick: int) -> Value:
-        """The last value of the time attribute that the clock has reached at a tick."""
-        assert self.side.scan.time is not None
-        units = math.floor(Fraction(tick, int(self.side.scan.time.factor)))
-        decimal = pa.types.is_decimal(self._kind)
-        return Decimal(units).scaleb(-self._kind.scale, EXACT) if decimal else units
-
     def _border(self, tick: int) -> Value:
-        """A border as a value of the attribute's type; NULL if it has no such value."""
-        value, kind = self._physical(tick), self._kind
-        try:
-            if pa.types.is_decimal(kind):
-                return decimal_in(Fraction(value), kind)
-            return integer_in(value, kind)
-        except Failure:
-            self.grouping.failures.count += 1
-            return None
+        """A tick as a value of the time attribute, whose units are those of the clock."""
+        kind: Type = self.grouping.aggregate.schema.types[-1]
+        return Decimal(tick).scaleb(-kind.scale, EXACT) if pa.types.is_decimal(kind) else tick
 
     def _shown(self, tick: int) -> str:
-        value = self._physical(tick)
-        if isinstance(value, Decimal):
-            return f"{value:f}"
-        # A border may lie outside the type.
-        return str(value) if pa.types.is_integer(self._kind) else format_value(value, self._kind)
+        return format_value(self._border(tick), self.grouping.aggregate.schema.types[-1])
 
     def _time_is(self, tick: int) -> str:
         assert self.side.scan.time is not None
