@@ -13,6 +13,7 @@ core keeps its own tuples alone.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,6 +59,9 @@ class BlockChunks:
 
     def save(self, state: BlockState, store: ChunkStore) -> dict[str, Any]:
         """Bring the store up to the state; returns the summary to keep beside the chunks."""
+        for name in [name for name in self._windows if name not in state.rows]:
+            window = self._windows.pop(name)
+            self._delete(name, window, window.spans, store)
         for name, (schema, batches) in state.rows.items():
             window = self._windows.setdefault(name, _Written())
             self._save_window(name, window, state, schema, batches, store)
@@ -70,6 +74,11 @@ class BlockChunks:
                 for key, column in window.columns.items()
             },
             "loose": self._loose.save(_loose(state), store),
+            "bare": {
+                name: base64.b64encode(schema.serialize()).decode()
+                for name, (schema, _) in state.rows.items()
+                if not self._windows[name].spans
+            },
         }
 
     def _save_window(
@@ -147,11 +156,14 @@ class BlockChunks:
     def load(
         self, empty: BlockState, summary: dict[str, Any], chunks: Mapping[str, bytes]
     ) -> BlockState:
-        """The state that was saved. ``empty`` is that of a new block: which windows it has."""
+        """The state that was saved. ``empty`` is that of a new block: which windows it has.
+
+        A block may have windows beside those: an order holds rows only while it waits.
+        """
         state = BlockState(summary["values"])
         if "loose" in summary:
             state.columns.update(self._loose.load(summary["loose"], chunks))
-        for name, (schema, _) in empty.rows.items():
+        for name in dict.fromkeys((*empty.rows, *summary["spans"])):
             spans: Spans = summary["spans"].get(name, [])
             first = state.values[name]["first"]
             numbering = state.values[name].get("numbering", 0)
@@ -176,6 +188,12 @@ class BlockChunks:
                     batches.append(_spread(batch, own[begin - first : stop - first]))
                 else:
                     batches.append(batch.slice(batch.num_rows - (stop - begin)))
+            if name in empty.rows:
+                schema = empty.rows[name][0]
+            elif batches:
+                schema = batches[0].schema
+            else:
+                schema = _schema(summary["bare"][name])
             state.rows[name] = (schema, batches)
         return state
 
@@ -189,6 +207,10 @@ class BlockChunks:
 def _loose(state: BlockState) -> dict[str, Column]:
     """The columns that are of no window."""
     return {k: c for k, c in state.columns.items() if k.split(".", 1)[0] not in state.rows}
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Spans]:
