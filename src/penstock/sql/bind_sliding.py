@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import pyarrow as pa
 from pyarrow import types as arrow
+from sqlglot import exp
 
 from penstock.errors import SqlError
-from penstock.sql.arrow_types import is_time, zone_of
+from penstock.sql.arrow_types import STRING, is_time, zone_of
 from penstock.sql.bind_expression import bind_expression
 from penstock.sql.bind_window import (
     MOST_ROWS,
@@ -24,7 +25,7 @@ from penstock.sql.bind_window import (
     time_column,
     units_per_second,
 )
-from penstock.sql.dialect import span
+from penstock.sql.dialect import TypedLiteral, span
 from penstock.sql.expressions import Literal
 from penstock.sql.literals import read_time
 from penstock.sql.scope import Scope
@@ -54,6 +55,7 @@ def bind_sliding(side: Side, order_column: str | None, asked: str) -> Windows:
     ``asked`` is what needs them, for an error: ``GROUP BY`` or ``an aggregate``.
     """
     clause = side.clause
+    check_attribute(side)
     if clause is None or clause.kind == "UNBOUNDED":
         if not side.stream.bounded:
             raise side.fail(
@@ -62,7 +64,6 @@ def bind_sliding(side: Side, order_column: str | None, asked: str) -> Windows:
                 f"Write {example(side)}.",
             )
         return Windows(side, None, declared_time(side))
-    check_attribute(side)
     if clause.slide is None:
         raise side.fail(
             clause.at,
@@ -91,8 +92,7 @@ def with_slide(side: Side, clause: WindowClause) -> str:
         return f"write {example(side)}"
     text = " ".join(side.text(clause.at).split())
     size = " ".join(side.text(clause.size.at).split())
-    word = f"{clause.kind} {size}"
-    return "write " + text.replace(size, f"{size} SLIDE {size}", 1) if word in text else text
+    return f"write {text.replace(size, f'{size} SLIDE {size}', 1)}"
 
 
 def declared_time(side: Side) -> TimeAttribute | None:
@@ -214,24 +214,30 @@ def finer(side: Side, length: Quantity, kind: pa.DataType) -> SqlError:
 
 def start_ticks(side: Side, clause: WindowClause, column: int, clock: Clock) -> int:
     """``START AT v`` in ticks."""
-    assert clause.start is not None
-    at, kind = span(clause.start), side.stream.schema.field(column).type
-    text = side.text(at)
-    value = bind_expression(clause.start, Scope(side.source, ()))
-    exact = units(value, kind, clock) if isinstance(value, Literal) else None
-    name = side.stream.schema.field(column).name
+    node = clause.start
+    assert node is not None
+    field = side.stream.schema.field(column)
+    at, text, kind = span(node), side.text(span(node)), type_name(field.type)
+    remedy = f"Write {start_example(field.type)}."
+    number = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(number, exp.Literal | TypedLiteral):
+        raise side.fail(at, f"START AT {text}, which is no literal", remedy)
+    value = bind_expression(node, Scope(side.source, ()))
+    exact = units(value, field.type, clock) if isinstance(value, Literal) else None
+    if exact is None and is_time(field.type) and value.type == STRING:
+        raise side.fail(at, f"{text} cannot be read as {kind}", remedy)
     if exact is None:
         raise side.fail(
             at,
-            f"START AT {text} is {described(value.type)}, but the time attribute {name} is "
-            f"{type_name(kind)}",
-            f"Write {start_example(kind)}.",
+            f"START AT {text} is {described(value.type)}, but the time attribute {field.name} is "
+            f"{kind}",
+            remedy,
         )
     if exact.denominator != 1 or abs(exact) >= MOST_TICKS:
         raise side.fail(
             at,
-            f"START AT {text} is no value of the time attribute {name}, which is {type_name(kind)}",
-            f"Write {start_example(kind)}.",
+            f"START AT {text} is no value of the time attribute {field.name}, which is {kind}",
+            remedy,
         )
     return int(exact)
 
@@ -258,4 +264,6 @@ def start_example(kind: pa.DataType) -> str:
     if arrow.is_timestamp(kind):
         zone = "+00:00" if zone_of(kind) else ""
         return f"TIMESTAMP '2024-01-31 12:00:00{zone}'"
-    return "a whole number" if arrow.is_integer(kind) else "a number with as many digits"
+    if arrow.is_integer(kind):
+        return "a whole number"
+    return f"a number with at most {scale_of(kind)} digits after the point"
