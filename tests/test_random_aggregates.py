@@ -65,7 +65,8 @@ def on_oracle(steps: list[Step], times: Times = INT64) -> Found:
             oracle.feed([event])
     found: Found = {}
     for name, rows in oracle.rows.items():
-        late = [(p, s, r) for (p, s, _), r in zip(oracle.late[name], oracle.reasons[name])]
+        reasons = zip(oracle.late[name], oracle.reasons[name], strict=True)
+        late = [(p, stream, reason) for (p, stream, _), reason in reasons]
         dead = [(p, s, reason) for p, s, _, reason in oracle.dead[name]]
         found[name] = {"rows": rows, "late": late, "dead": dead}
     return found
