@@ -24,6 +24,7 @@ _SMALL = 1 << 16
 _SPARSE = 16
 """A larger one is worth it if one entry in so many is used."""
 _GOLDEN = 0x9E3779B97F4A7C15
+_OTHER = 0xC4CEB9FE1A85EC53
 
 
 @nb.njit(nogil=True, cache=True)
@@ -79,7 +80,10 @@ def _enter(keys: Array, low: Word, table: Array, out: Array, store: Array, count
 
 @nb.njit(nogil=True, cache=True, inline="always")
 def _slot(key: Word, shift: Word) -> Word:
-    return (np.uint64(key) * np.uint64(_GOLDEN)) >> np.uint64(shift)
+    # A product carries lower bits into the upper ones; a second one, those above back again. Keys
+    # may differ in few bits, such as pairs of small numbers, or floats that are whole.
+    word = np.uint64(key) * np.uint64(_GOLDEN)
+    return ((word ^ (word >> np.uint64(32))) * np.uint64(_OTHER)) >> np.uint64(shift)
 
 
 @nb.njit(nogil=True, cache=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Protocol
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,6 +26,18 @@ Numbers = npt.NDArray[np.int32]
 _SIGN_BIT = np.uint64(1 << 63)
 _ENTRY = 150
 """About how many bytes Python takes for a short string, a number and their place in a dict."""
+
+
+@nb.njit(nogil=True, cache=True)
+def _unmet(places: Array, known: Array, out: Array) -> int:
+    """The places that are not known yet, as they come, each once; how many there are."""
+    count = 0
+    for i in range(places.shape[0]):
+        if known[places[i]] == -1:
+            known[places[i]] = -2
+            out[count] = places[i]
+            count += 1
+    return count
 
 
 class KeyColumn(Protocol):
@@ -129,8 +142,8 @@ class WordKeys:
         places = alias(np.asarray(indices))
         found = gathered(known, places)
         if len(found) and found.min() < 0:
-            missing, first = np.unique(places[found < 0], return_index=True)
-            missing = missing[np.argsort(first)]
+            missing = np.empty(len(known), np.int32)
+            missing = missing[: _unmet(places, known, missing)]
             absent = pa.array(missing, mask=missing == len(known) - 1)
             words = array.dictionary.take(absent).to_pylist()
             known[missing] = [self._number(word) for word in words]
