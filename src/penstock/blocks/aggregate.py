@@ -19,9 +19,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import HIGHEST, Closings, Judged, TimeClock, clock_of
+from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock, clock_of
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.emission import Emissions, Span, open_at
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.plain_groups import Groups
@@ -57,21 +58,24 @@ class AggregateBlock:
         self._numbers = 0
         self._closings = 0
         self._numbering = 0
-        self._layout = Layout(instruction.calls, [0] * len(instruction.calls))
+        self._due = LOWEST
+        self._span = Span()
+        since = [0] * len(instruction.calls)
+        self._layout = Layout(instruction.calls, instruction.counted, since)
         self._groups = Groups([key.type for key in instruction.keys])
         self.clock = clock_of(instruction, stream)
         self.windows = PaneWindows(self._layout, self.clock.grid)
-        self._seen: tuple[int, int] | None = None
         self._configure(instruction)
 
     def _configure(self, instruction: AggregateRows) -> None:
         self._instruction = instruction
         self._output = WindowOutput(instruction, self.clock)
+        self._nothing = no_rows(instruction.schema)
 
     def program(self, instruction: AggregateRows) -> None:
         """Take other calls, another condition, size or slack; panes and groups are kept."""
         self._programs += 1
-        self._layout = self._layout.changed(instruction.calls, self._programs)
+        self._layout = self._layout.changed(instruction.calls, instruction.counted, self._programs)
         self.clock.program(instruction)
         self.windows.program(self._layout, self.clock.grid)
         self._configure(instruction)
@@ -93,85 +97,70 @@ class AggregateBlock:
         The last run yielded has no rows but the controls and letters of the whole.
         """
         self._compact()
-        opened = self.clock.open
         judged = self.clock.judge(run)
-        yield from self._windows(judged, opened)
-        controls: list[Control] = list(self._output.promises(judged.closings))
+        if self._instruction.emit_empty:
+            events = self._span.emissions(judged, self.clock.grid)
+        else:
+            events = Emissions.of(judged.closings)
+        yield from self._windows(judged, events)
+        controls: list[Control] = list(self._output.promises(events))
         if judged.ended is not None:
             controls.append(Ended(judged.ended))
-        nothing = no_rows(self._instruction.schema)
         letters = (*run.letters, *judged.letters)
-        yield Run((nothing,), np.empty(0, np.int64), tuple(controls), letters)
+        yield Run((self._nothing,), np.empty(0, np.int64), tuple(controls), letters)
 
     def settle(self, position: int) -> Iterator[Run]:
         """Close what the program in force lets close, at ``position``."""
         opened, self.clock.open = self.clock.open, self.clock.settled()
         if self.clock.open > opened:
             closings = Closings.one(position, self.clock.open, 0)
-            seen = None
-            if self._instruction.emit_empty and self._seen is not None:
-                seen = np.array([self._seen[1]])
-            yield from self._closed(closings, opened, self.clock.open, seen)
-            promises = tuple(self._output.promises(closings))
-            nothing = no_rows(self._instruction.schema)
-            yield Run((nothing,), np.empty(0, np.int64), promises)
+            emits = self._instruction.emit_empty
+            events = self._span.settled(closings) if emits else Emissions.of(closings)
+            yield from self._closed(events, 0, 1)
+            promises = tuple(self._output.promises(events))
+            yield Run((self._nothing,), np.empty(0, np.int64), promises)
+        if self.clock.open > LOWEST:
+            self.windows.forget(self.clock.open)
 
-    def _windows(self, judged: Judged, opened: int) -> Iterator[Run]:
+    def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
         """Fold the tuples in and close windows, in the order that this file's argument asks for."""
-        last_seen = self._see(judged) if self._instruction.emit_empty else None
-        passed = self._passed(judged.run)
-        stop = int(judged.closings.windows[-1]) if len(judged.closings) else opened
-        if passed is not None and not len(passed):
-            yield from self._closed(judged.closings, opened, stop, last_seen)
-            return
-        arrivals, groups = self._arrivals(judged, passed)
-        if not len(judged.late):
-            if len(arrivals.numbers):
-                ticks = judged.ticks if passed is None else judged.ticks[passed]
+        passed = self._passed(judged)
+        done = 0
+        if passed is None or len(passed):
+            arrivals, groups = self._arrivals(judged, passed)
+            ticks = judged.ticks if passed is None else judged.ticks[passed]
+            if not len(judged.behind):
                 self.windows.lift(ticks, groups, arrivals)
-            yield from self._closed(judged.closings, opened, stop, last_seen)
-            return
-        yield from self._interleaved(judged, opened, passed, arrivals, groups, last_seen)
+            else:
+                rows = np.arange(len(judged.run)) if passed is None else passed
+                behind = np.isin(rows, judged.behind)
+                on_time = np.flatnonzero(~behind)
+                if len(on_time):
+                    mine = None if groups is None else groups[on_time]
+                    self.windows.lift(ticks[on_time], mine, arrivals, on_time)
+                behind &= self.clock.grid.last_of(ticks) >= open_at(judged.open, rows)
+                late = np.flatnonzero(behind)
+                before = events.before_row(rows[late])
+                for stop in np.unique(before).tolist():
+                    yield from self._closed(events, done, stop)
+                    done = stop
+                    those = late[before == stop]
+                    mine = None if groups is None else groups[those]
+                    self.windows.lift_late(ticks[those], mine, arrivals, those)
+        yield from self._closed(events, done, len(events))
 
-    def _interleaved(
-        self,
-        judged: Judged,
-        opened: int,
-        passed: Indices | None,
-        arrivals: Arrivals,
-        groups: Indices | None,
-        last_seen: Indices | None,
-    ) -> Iterator[Run]:
-        """The tuples that are in time, then windows and the tuples that missed them, by turns."""
-        ticks = judged.ticks if passed is None else judged.ticks[passed]
-        assert not isinstance(judged.open, int)
-        opens = judged.open if passed is None else judged.open[passed]
-        late = np.zeros(len(judged.run), np.bool_)
-        late[judged.late] = True
-        late = late if passed is None else late[passed]
-        on_time = np.flatnonzero(~late)
-        if len(on_time):
-            mine = None if groups is None else groups[on_time]
-            self.windows.lift(ticks[on_time], mine, arrivals, on_time)
-        rows = np.flatnonzero(late & (self.clock.grid.last_of(ticks) >= opens))
-        for window in np.unique(opens[rows]).tolist():
-            yield from self._closed(judged.closings, opened, window, last_seen)
-            opened = window
-            those = rows[opens[rows] == window]
-            mine = None if groups is None else groups[those]
-            self.windows.lift_late(ticks[those], mine, arrivals, those)
-        stop = int(judged.closings.windows[-1]) if len(judged.closings) else opened
-        yield from self._closed(judged.closings, opened, stop, last_seen)
-
-    def _passed(self, run: Run) -> Indices | None:
-        """The rows for which WHERE is true; None if that is all of them."""
-        where = self._instruction.where
-        if not len(run):
+    def _passed(self, judged: Judged) -> Indices | None:
+        """The rows for which WHERE is true and that are in some window; None if all are."""
+        where, grid = self._instruction.where, self.clock.grid
+        if not len(judged.run):
             return np.empty(0, np.int64)
-        if where == TRUE:
-            return None
-        mask = select(run.inputs, where, self.failures)
-        return None if mask.all() else np.flatnonzero(mask)
+        mask = None
+        if where != TRUE:
+            mask = select(judged.run.inputs, where, self.failures)
+        if grid.size < grid.slide:
+            inside = grid.first_of(judged.ticks) <= grid.last_of(judged.ticks)
+            mask = inside if mask is None else mask & inside
+        return None if mask is None or mask.all() else np.flatnonzero(mask)
 
     def _arrivals(self, judged: Judged, passed: Indices | None) -> tuple[Arrivals, Indices | None]:
         """What the calls want to know of the tuples that passed, and the group of each."""
@@ -202,62 +191,42 @@ class AggregateBlock:
         if len(self._groups) > self.windows.width:
             self.windows.widen(max(len(self._groups), 2 * self.windows.width))
 
-    def _see(self, judged: Judged) -> Indices:
-        """Take note of the windows that tuples fall into; the last one by each event."""
-        grid, ticks = self.clock.grid, judged.ticks
-        before = self._seen[1] if self._seen is not None else -HIGHEST - 1
-        if not len(ticks):
-            return np.full(len(judged.closings), before, np.int64)
-        first = np.maximum(grid.first_of(ticks), judged.open)
-        last = grid.last_of(ticks)
-        inside = last >= first
-        latest = np.maximum.accumulate(np.where(inside, last, before))
-        latest = np.maximum(np.concatenate((np.array([before]), latest)), before)
-        if inside.any():
-            low, high = int(first[inside].min()), int(latest[-1])
-            known = self._seen
-            self._seen = (low, high) if known is None else (min(low, known[0]), high)
-        seen: Indices = latest[judged.closings.arrived]
-        return seen
-
     # -- closing ----------------------------------------------------------------------------
 
-    def _closed(
-        self, closings: Closings, opened: int, stop: int, last_seen: Indices | None = None
-    ) -> Iterator[Run]:
-        """Close the windows from ``opened`` to before ``stop``."""
-        if stop <= opened:
-            return
-        for windows in self._to_emit(closings, opened, stop, last_seen):
-            events = np.searchsorted(closings.windows, windows, side="right")
-            partials = self.windows.close(windows)
-            yield from self._output.rows(
-                windows, closings.positions[events], partials, self.windows.width, self._groups
-            )
-            self._closings += len(windows)
-        self.windows.forget(stop)
+    def _closed(self, events: Emissions, start: int, stop: int) -> Iterator[Run]:
+        """Bring out what the events from ``start`` to before ``stop`` do."""
+        while start < stop:
+            end = start + 1
+            empty = bool(events.empty[start])
+            while end < stop and events.empty[end] == empty:
+                end += 1
+            for windows in self._to_emit(int(events.stops[end - 1])):
+                which = np.searchsorted(events.stops[start:end], windows, side="right")
+                partials = self.windows.empty(windows) if empty else self.windows.close(windows)
+                yield from self._output.rows(
+                    windows,
+                    events.positions[start:end][which],
+                    partials,
+                    self.windows.width,
+                    self._groups,
+                )
+                self._closings += len(windows)
+            self._due = max(self._due, int(events.stops[end - 1]))
+            self.windows.forget(int(events.opens[end - 1]))
+            start = end
 
-    def _to_emit(
-        self, closings: Closings, opened: int, stop: int, last_seen: Indices | None
-    ) -> Iterator[Indices]:
-        """The windows that have rows, in parts of a bounded size."""
+    def _to_emit(self, stop: int) -> Iterator[Indices]:
+        """The windows before ``stop`` that are due and have rows, in parts of a bounded size."""
         most = max(1, MOST_CELLS // self.windows.width)
         if self._instruction.window is None and not self._instruction.keys:
             yield np.zeros(1, np.int64)
-            return
-        if last_seen is None:
-            windows = self.windows.filled(opened, stop)
-            for start in range(0, len(windows), most):
-                yield windows[start : start + most]
-            return
-        if self._seen is None:
-            return
-        low = max(opened, self._seen[0])
-        for window, last in zip(closings.windows.tolist(), last_seen.tolist(), strict=True):
-            high = min(window, stop, last + 1)
-            for start in range(low, high, most):
-                yield np.arange(start, min(start + most, high))
-            low = max(low, window)
+        elif not self._instruction.emit_empty:
+            windows = self.windows.filled(self._due, stop)
+            for first in range(0, len(windows), most):
+                yield windows[first : first + most]
+        elif self._span.first is not None:
+            for first in range(max(self._due, self._span.first), stop, most):
+                yield np.arange(first, min(first + most, stop))
 
     def _compact(self) -> None:
         """Forget the groups that are in no pane, once they are most of them.
@@ -285,7 +254,8 @@ class AggregateBlock:
                 "programs": self._programs,
                 "numbers": self._numbers,
                 "since": list(self._layout.since),
-                "seen": self._seen,
+                "span": [self._span.first, self._span.last],
+                "due": self._due,
                 "clock": self.clock.save(),
                 "version": self.windows.version,
                 "numbering": self._numbering,
@@ -306,8 +276,10 @@ class AggregateBlock:
         self.failures.count = values["failures"]
         self._programs, self._numbers = values["programs"], values["numbers"]
         self._numbering = values["numbering"]
-        self._seen = None if values["seen"] is None else tuple(values["seen"])
-        self._layout = Layout(self._instruction.calls, values["since"])
+        self._span.first, self._span.last = values["span"]
+        self._due = values["due"]
+        instruction = self._instruction
+        self._layout = Layout(instruction.calls, instruction.counted, values["since"])
         self.clock.load(values["clock"])
         self.windows = PaneWindows(self._layout, self.clock.grid)
         if self._instruction.keys:
@@ -339,18 +311,12 @@ class AggregateBlock:
     def merge(self, part: PartialBatch) -> int:
         """Add tuples that were folded elsewhere; returns how many of them missed a window.
 
-        They are judged by what was promised before, all of them; nothing closes.
+        They are judged by what was promised before, all of them; nothing closes. Not for EMIT
+        EMPTY, whose rows depend on the order in which tuples come.
         """
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())
-        inside = last >= np.maximum(first, opened)
-        if self._instruction.emit_empty and inside.any():
-            low = int(np.maximum(first[inside], opened).min())
-            high, known = int(last[inside].max()), self._seen
-            if known is not None:
-                low, high = min(low, known[0]), max(high, known[1])
-            self._seen = low, high
         groups = part.groups
         if part.keys is not None and part.keys.num_rows:
             numbers = self._groups.number([vector_of(column) for column in part.keys.columns])

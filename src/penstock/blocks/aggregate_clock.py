@@ -69,10 +69,10 @@ class Judged:
         For each tuple the first window that is open when it comes, or one for all.
     closings
         The events that close windows.
-    late
-        The tuples that missed a window, by row.
+    behind
+        The rows of tuples that belong to a window which is closed.
     letters
-        Those tuples, and those that do not take part, for the user.
+        The tuples that missed a window, and those that do not take part, for the user.
     ended
         Where the stream ended, if it did.
     """
@@ -82,7 +82,7 @@ class Judged:
     times: Indices | None
     open: Indices | int
     closings: Closings = field(default_factory=Closings)
-    late: Indices = field(default_factory=lambda: _NOTHING)
+    behind: Indices = field(default_factory=lambda: _NOTHING)
     letters: tuple[Letters, ...] = ()
     ended: int | None = None
 
@@ -139,8 +139,6 @@ class TimeClock:
         self.grid = WindowGrid.of(window, kept)
         self._start = window.start
         self.punctuator.program(window)
-        if self.grid.first is not None:
-            self.open = max(self.open, self.grid.first)
 
     def _rescaled(self, before: Attribute) -> int:
         """Where panes are cut, on a clock that may tick otherwise than it did."""
@@ -190,11 +188,11 @@ class TimeClock:
                 events.rise(control.position, self._punctuated(control), done)
         self.open = events.open
         before = np.concatenate(open_before)
-        late = self._late(ticks, before)
-        letters = dead
+        behind = self._behind(ticks, before)
+        late = self._late(ticks, np.concatenate(promised), behind)
         if len(late):
-            letters += (self._letter(run, ticks, before, np.concatenate(promised), late),)
-        return Judged(run, ticks, ticks, before, events.closings(), late, letters, ended)
+            dead += (self._letter(run, ticks, np.concatenate(promised), late),)
+        return Judged(run, ticks, ticks, before, events.closings(), behind, dead, ended)
 
     def _started(self, run: Run) -> tuple[Run, Indices, tuple[Letters, ...]]:
         """The tuples that do not come before the first window there is, and their ticks."""
@@ -225,35 +223,49 @@ class TimeClock:
         promise = int(self.punctuator.promise)
         return self.grid.closed(promise) if promise != LOWEST else LOWEST
 
-    def _late(self, ticks: Indices, before: Indices) -> Indices:
+    def _behind(self, ticks: Indices, before: Indices) -> Indices:
         """The tuples that belong to a window that is closed."""
         if not len(ticks) or int(ticks.min()) >= self.grid.end(int(before[-1]) - 1):
             return _NOTHING
         first, last = self.grid.first_of(ticks), self.grid.last_of(ticks)
         return np.flatnonzero((first < before) & (first <= last))
 
-    def _letter(
-        self, run: Run, ticks: Indices, before: Indices, promised: Indices, late: Indices
-    ) -> Letters:
+    def _late(self, ticks: Indices, promised: Indices, behind: Indices) -> Indices:
+        """Of the tuples behind, those that missed a window: it ended before what was promised.
+
+        Since the size may have been changed, a window may be closed that has not ended.
+        """
+        if not len(behind):
+            return behind
+        first = self.grid.first_of(ticks[behind])
+        late: Indices = behind[first < self.grid.closed_by(promised[behind])]
+        return late
+
+    def _letter(self, run: Run, ticks: Indices, promised: Indices, late: Indices) -> Letters:
         assert self.attribute is not None
-        show, grid = self.attribute.show, self.grid
+        attribute, grid = self.attribute, self.grid
         batch = take(run.inputs[0], late)
         first = grid.first_of(ticks[late])
-        last = np.minimum(grid.last_of(ticks[late]), before[late] - 1)
-        reasons = []
+        last = np.minimum(grid.last_of(ticks[late]), grid.closed_by(promised[late]) - 1)
         columns = (first.tolist(), last.tolist(), promised[late].tolist())
-        for value, low, high, promise in zip(self.attribute.shown(batch), *columns, strict=True):
-            missed = f"the window [{show(grid.begin(low))}, {show(grid.end(low))})"
-            if high > low:
-                missed = (
-                    f"{high - low + 1} windows, [{show(grid.begin(low))}, {show(grid.end(low))}) "
-                    f"to [{show(grid.begin(high))}, {show(grid.end(high))})"
-                )
-            reasons.append(
-                f"{self.attribute.name} = {value} is before the punctuation "
-                f"{self.attribute.show_promise(promise)}: it missed {missed}"
-            )
+        reasons = [
+            f"{attribute.name} = {value} is before the punctuation "
+            f"{attribute.show_promise(promise)}: it missed {self._missed(low, high)}"
+            for value, low, high, promise in zip(attribute.shown(batch), *columns, strict=True)
+        ]
         return Letters("late", self._stream, batch, run.positions[late], reasons)
+
+    def _missed(self, first: int, last: int) -> str:
+        low, high = self.show(first), self.show(last)
+        return (
+            f"the window {low}" if first == last else f"{last - first + 1} windows, {low} to {high}"
+        )
+
+    def show(self, window: int) -> str:
+        """A window as a reader writes it."""
+        assert self.attribute is not None
+        begin, end = self.grid.begin(window), self.grid.end(window)
+        return f"[{self.attribute.show(begin)}, {self.attribute.show(end)})"
 
     def save(self) -> dict[str, Any]:
         """What was promised and which windows are closed."""

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import HIGHEST, Closings, TimeClock, WindowClock
+from penstock.blocks.aggregate_clock import HIGHEST, TimeClock, WindowClock
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.attribute import BorderDoesNotFit
+from penstock.blocks.emission import Emissions
 from penstock.blocks.partials import CallDoesNotFit, Partials
 from penstock.blocks.plain_groups import Groups
 from penstock.blocks.run import Promise, Run
@@ -89,31 +90,25 @@ class WindowOutput:
 
     def _failure(self, error: CallDoesNotFit, window: int) -> ResultDoesNotFit:
         call = error.call
-        of = ""
-        clock = self._clock
-        if isinstance(clock, TimeClock) and clock.attribute is not None:
-            show = clock.attribute.show
-            of = (
-                f" of the window [{show(clock.grid.begin(window))}, {show(clock.grid.end(window))})"
-            )
+        of, clock = "", self._clock
+        if isinstance(clock, TimeClock):
+            of = f" of the window {clock.show(window)}"
         elif self._instruction.window is not None:
-            begin = max(0, clock.grid.begin(window))
-            of = f" of the window [{begin}, {clock.grid.end(window)})"
+            of = f" of the window [{max(0, clock.grid.begin(window))}, {clock.grid.end(window)})"
         return ResultDoesNotFit(
             f"{call}{of} is {error.value}, which does not fit {type_name(call.type)}",
             _remedy(call),
         )
 
-    def promises(self, closings: Closings) -> Iterator[Promise]:
+    def promises(self, events: Emissions) -> Iterator[Promise]:
         """What is promised of where later windows begin and end, after each event."""
         clock = self._clock
         if not isinstance(clock, TimeClock) or clock.attribute is None:
             return
         last = len(self._instruction.schema) - 1
-        for position, window in zip(
-            closings.positions.tolist(), closings.windows.tolist(), strict=True
-        ):
-            if window != HIGHEST:
+        columns = (events.positions, events.stops, events.opens)
+        for position, window, opened in zip(*(c.tolist() for c in columns), strict=True):
+            if opened != HIGHEST:
                 begin, end = (border(window) for border in (clock.grid.begin, clock.grid.end))
                 yield Promise(position, last - 1, clock.attribute.physical(begin))
                 yield Promise(position, last, clock.attribute.physical(end))

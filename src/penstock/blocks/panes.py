@@ -129,15 +129,20 @@ class PaneStore:
 
     def drop(self, before: int) -> None:
         """Forget the panes before this one."""
-        count = int(np.searchsorted(self.numbers, before))
-        if not count:
+        self.remove(self.numbers[: int(np.searchsorted(self.numbers, before))])
+
+    def remove(self, panes: Indices) -> None:
+        """Forget these panes, which rise."""
+        if not len(panes):
             return
-        rows = self._rows[:count]
+        places = np.searchsorted(self.numbers, panes)
+        rows = self._rows[places]
         self.partials.clear(cells_of_rows(rows, self.width))
-        for number in self.numbers[:count].tolist():
+        for number in panes.tolist():
             self._versions.pop(number, None)
         self._free = np.concatenate((self._free, rows))
-        self.numbers, self._rows = self.numbers[count:], self._rows[count:]
+        self.numbers = np.delete(self.numbers, places)
+        self._rows = np.delete(self._rows, places)
 
     # -- state ------------------------------------------------------------------------------
 

@@ -59,31 +59,42 @@ class Arrivals:
 class Layout:
     """The calls of an aggregate, and the parts that they share.
 
-    ``since`` tells calls apart that came with different programs: a call counts from its own on, so
-    it shares no part with one that came before.
+    Parameters
+    ----------
+    calls
+        The calls, over the columns of the input.
+    counted
+        What tells calls apart; see :class:`penstock.program.blocks.AggregateRows`.
+    since
+        The program that each call came with. A call counts from its own program on, so it shares
+        no part with one that came before.
     """
 
-    def __init__(self, calls: Sequence[Call], since: Sequence[int]) -> None:
+    def __init__(
+        self, calls: Sequence[Call], counted: Sequence[Call], since: Sequence[int]
+    ) -> None:
         self.calls = tuple(calls)
+        self.counted = tuple(counted) or self.calls
         self.since = tuple(since)
         self.aggregates: list[Aggregate] = [aggregate_of(call) for call in calls]
         self.parts: list[Part] = []
         self.keys: list[tuple[object, ...]] = []
         self._places: list[tuple[int, ...]] = []
-        for aggregate, program in zip(self.aggregates, self.since, strict=True):
-            self._places.append(tuple(self._place(part, program) for part in aggregate.parts))
+        whose = zip(self.aggregates, self.counted, self.since, strict=True)
+        for aggregate, call, program in whose:
+            self._places.append(tuple(self._place(part, call, program) for part in aggregate.parts))
 
-    def _place(self, part: Part, program: int) -> int:
-        key = (*part.key, program)
+    def _place(self, part: Part, call: Call, program: int) -> int:
+        key = (part.kind, call.argument, call.condition, program)
         if key not in self.keys:
             self.keys.append(key)
             self.parts.append(part)
         return self.keys.index(key)
 
-    def changed(self, calls: Sequence[Call], program: int) -> Layout:
+    def changed(self, calls: Sequence[Call], counted: Sequence[Call], program: int) -> Layout:
         """The layout of other calls; those that stay keep the program that they came with."""
-        known = dict(zip(self.calls, self.since, strict=True))
-        return Layout(calls, [known.get(call, program) for call in calls])
+        known = dict(zip(self.counted, self.since, strict=True))
+        return Layout(calls, counted, [known.get(call, program) for call in counted or calls])
 
     def lower(self, parts: Sequence[Cells]) -> list[Any]:
         """The results of every call; :class:`DoesNotFit` with the first cell of all."""

@@ -122,16 +122,3 @@ class WindowGrid:
     @staticmethod
     def _are_safe(ticks: Ticks) -> bool:
         return int(ticks.min()) >= -_SAFE and int(ticks.max()) <= _SAFE
-
-
-def module_count(window: Sliding) -> int:
-    """``N_WIN``, as many window-aggregation modules as equations 1 and 2 ask for.
-
-    Oge et al. 2013 §V-B.
-
-    >>> [module_count(Sliding(minutes * 60, 60, slack=60)) for minutes in (10, 20, 60)]
-    [11, 21, 61]
-    """
-    whole = -(-window.size // window.slide)
-    needed = -(-(window.size + (window.slack or 0)) // window.slide)
-    return whole + max(1, needed - whole)

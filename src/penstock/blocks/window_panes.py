@@ -23,6 +23,9 @@ class PaneWindows:
     def program(self, layout: Layout, grid: WindowGrid) -> None:
         """Take other calls or another size; panes are kept."""
         self._grid = grid
+        if grid.size < grid.slide:
+            first, last = grid.windows_of_panes(self._store.numbers)
+            self._store.remove(self._store.numbers[first > last])
         if layout.keys != self._store.partials.layout.keys:
             self._store.touch(self._store.numbers.tolist())
         self._store.partials.program(layout)
@@ -82,6 +85,11 @@ class PaneWindows:
         begins = self._grid.pane_of(windows * self._grid.slide + self._grid.begin(0))
         ends = self._grid.pane_of(windows * self._grid.slide + self._grid.end(0))
         return self._running.windows(begins, ends)
+
+    def empty(self, windows: Indices) -> Partials:
+        """A row of cells with nothing in them for each window."""
+        store = self._store
+        return store.partials.of(store.partials.all.like(len(windows) * store.width))
 
     def forget(self, before: int) -> None:
         """No window before this one will be asked for any more."""

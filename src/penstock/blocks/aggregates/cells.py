@@ -115,19 +115,14 @@ class Invertible(Cells, Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A part that an aggregate needs: of which kind, and over which argument.
+    """A part that an aggregate needs: of which kind, over the arguments of which call.
 
-    Calls with the same part share it.
+    Calls with the same argument and condition share their parts of a kind.
     """
 
     kind: str
     call: Call
     make: Callable[[int], Cells] = field(compare=False)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for parts that always hold the same."""
-        return self.kind, self.call.argument, self.call.condition
 
 
 class DoesNotFit(Exception):

@@ -213,7 +213,7 @@ class Engine:
         order, precision
             Override its EMIT ORDER.
         kernel
-            Forces nested-loop, hash, band or sorted.
+            Forces nested-loop, hash, band or sorted; of aggregates panes or wid.
         flow, cores, branching
             How so many cores share its joins: three-step, shared, splitjoin (whose distribution
             tree branches so many ways), celljoin, handshake or low-latency-handshake.
