@@ -14,7 +14,7 @@ end of the stream, with the windows of Oge et al. 2013.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock,
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span, open_at
-from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.plain_groups import Groups
 from penstock.blocks.run import Control, Ended, Run
@@ -318,13 +318,33 @@ class AggregateBlock:
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())
-        groups = part.groups
-        if part.keys is not None and part.keys.num_rows:
-            numbers = self._groups.number([vector_of(column) for column in part.keys.columns])
-            self._make_room()
-            groups = numbers[groups]
+        groups = self._numbered(part)
+        self._make_room()
         self.windows.merge(part, groups, opened)
         return late
+
+    def _numbered(self, part: PartialBatch) -> Indices:
+        """The number of the group of each cell."""
+        if part.keys is None or not part.keys.num_rows:
+            return part.groups
+        numbers = self._groups.number([vector_of(column) for column in part.keys.columns])
+        groups: Indices = numbers[part.groups]
+        return groups
+
+    def updated(self, parts: Sequence[PartialBatch], position: int) -> Iterator[Run]:
+        """The rows, as they stand, that parts which were merged have changed in open windows."""
+        width, changes = self.windows.width, Changes(self.clock.grid, self.clock.open)
+        for part in parts:
+            changes.add(part.panes, self._numbered(part))
+        windows = changes.windows()
+        most = max(1, MOST_CELLS // width)
+        for start in range(0, len(windows), most):
+            some = windows[start : start + most]
+            partials = self.windows.peek(some)
+            # What has no tuple has no row: so it is with groups that have not changed.
+            partials.rows.counts[~changes.among(some, width)] = 0
+            positions = np.full(len(some), position)
+            yield from self._output.rows(some, positions, partials, width, self._groups)
 
     def advance(self, highest: int, position: int) -> Iterator[Run]:
         """Let windows close as after a tuple with that tick."""
