@@ -20,7 +20,7 @@ GROUPS = {
     "engine": ("band_join", "select_project", "start_up", "memory"),
     "kernels": ("kernels",),
     "flows": ("flows",),
-    "spark": ("spark_joins", "spark_rows"),
+    "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
 }
 """The benchmarks by the file that their results are in."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
