@@ -18,25 +18,51 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, clock_of
+from penstock.blocks.aggregate_clock import Closings, CountClock, EndClock, Judged, WindowClock
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
+from penstock.blocks.time_clock import TimeClock
+from penstock.blocks.wid import WindowModules
+from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
+from penstock.kernels.survey import LOWEST
 from penstock.kernels.vector import Failures, Mask, Vector
+from penstock.program.aggregate_kernel import window_modules
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import no_rows, take
+from penstock.streams.windows import Sliding, SlidingRows
 
 MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
 FEWEST_GROUPS = 1024
 """So many groups are kept however few of them are left in any pane."""
+
+
+def clock_of(instruction: AggregateRows, stream: str) -> WindowClock:
+    """The clock of an aggregate, by its window."""
+    if isinstance(instruction.window, Sliding):
+        return TimeClock(instruction, stream)
+    if isinstance(instruction.window, SlidingRows):
+        return CountClock(instruction)
+    return EndClock(instruction)
+
+
+def windows_of(
+    instruction: AggregateRows, layout: Layout, grid: WindowGrid
+) -> PaneWindows | WindowModules:
+    """What keeps the windows of an aggregate, by its kernel."""
+    window = instruction.window
+    if instruction.kernel == "wid" and isinstance(window, Sliding):
+        count = window_modules(window.size, window.slide, window.slack or 0)
+        return WindowModules(layout, grid, count)
+    return PaneWindows(layout, grid)
 
 
 class AggregateBlock:
@@ -62,7 +88,7 @@ class AggregateBlock:
         self._layout = Layout(instruction.calls, instruction.counted, since)
         self._groups = Groups([key.type for key in instruction.keys])
         self.clock = clock_of(instruction, stream)
-        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid)
         self._configure(instruction)
 
     def _configure(self, instruction: AggregateRows) -> None:
@@ -127,7 +153,7 @@ class AggregateBlock:
         if passed is None or len(passed):
             arrivals, groups = self._arrivals(judged, passed)
             ticks = judged.ticks if passed is None else judged.ticks[passed]
-            if not len(judged.behind):
+            if not len(judged.behind) and not (self.windows.in_order and len(events)):
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
@@ -149,6 +175,11 @@ class AggregateBlock:
         First those in time. Those that missed windows follow those windows; the others of theirs
         are still open, or they are not folded in at all.
         """
+        if self.windows.in_order:
+            before = events.before_row(rows)
+            for stop in np.unique(before).tolist():
+                yield stop, np.flatnonzero(before == stop), False
+            return
         behind = np.isin(rows, judged.behind)
         if not behind.all():
             yield 0, np.flatnonzero(~behind), False
@@ -286,10 +317,12 @@ class AggregateBlock:
         instruction = self._instruction
         self._layout = Layout(instruction.calls, instruction.counted, values["since"])
         self.clock.load(values["clock"])
-        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid)
         if self._instruction.keys:
             self._groups = Groups([key.type for key in self._instruction.keys])
             for batch in state.rows["groups"][1]:
                 self._groups.load(batch)
             self._make_room()
         self.windows.load(state.columns, values["version"])
+        if self.clock.open > LOWEST:
+            self.windows.forget(self.clock.open)
