@@ -19,10 +19,10 @@ CHURN = (
 
 
 def flat(trades: Trades, tuples: int) -> dict[str, Any]:
-    """The resident memory after each part of the stream, with three queries over it.
+    """The resident memory after each part of the stream, with four queries over it.
 
-    One is Query Q3, one has groups that stay and aggregates that cannot be taken back, and one has
-    groups that come and go.
+    They are Query Q3, sums over an hour, five aggregates of groups that stay, and groups that come
+    and go.
     """
     works = {"q3": Work().sql, "grouped": Work(calls=ALL, only=False, key="symbols").sql}
     works |= {"summed": Work(3_600, calls=SUMMED, only=False).sql, "churn": CHURN}

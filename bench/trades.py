@@ -2,8 +2,8 @@
 
 One *period* of trades is made and handed out again and again, each time so much later. A trade is
 under way for up to ``disorder`` seconds, and those that arrive early in a period were made before
-it; so the stream has no seams, and none of it comes later than that. Tuples are Arrow columns of 32 bits, as the paper's, and
-the symbol is a dictionary-encoded string.
+it; so the stream has no seams, and none of it comes later than that. Tuples are Arrow columns of 32
+bits, as the paper's, and the symbol is a dictionary-encoded string.
 """
 
 from __future__ import annotations
