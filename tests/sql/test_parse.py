@@ -171,7 +171,7 @@ def test_an_alias_needs_no_as() -> None:
 
 def emit(sql: str) -> tuple[str, int]:
     ast: QueryClause = parse_query(sql).ast
-    return ast.order, ast.precision
+    return ast.emit.order, ast.emit.precision
 
 
 def test_emit_order() -> None:

@@ -166,9 +166,7 @@ class OrderRows:
     window_column: int | None
 
     def __str__(self) -> str:
-        keys = ", ".join(
-            f"{key.expression}{' descending' if key.descending else ''}" for key in self.sort
-        )
+        keys = ", ".join(map(str, self.sort))
         cut = "" if self.limit is None else f", the first {self.limit}"
         return f"#{self.block} order #{self.input}: {keys or 'as they come'}{cut}"
 
@@ -201,6 +199,10 @@ class Program:
     @property
     def joins(self) -> tuple[JoinStreams, ...]:
         return tuple(i for i in self.instructions if isinstance(i, JoinStreams))
+
+    @property
+    def aggregates(self) -> tuple[AggregateRows, ...]:
+        return tuple(i for i in self.instructions if isinstance(i, AggregateRows))
 
     @property
     def scans(self) -> tuple[ScanStream, ...]:

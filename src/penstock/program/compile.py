@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from penstock.errors import PenstockError
+from penstock.program.aggregate_kernel import AGGREGATE_KERNELS, choose_aggregate_kernel
 from penstock.program.blocks import (
+    AggregateRows,
     BlockInstruction,
     JoinStreams,
+    OrderRows,
     Program,
     ProjectColumns,
     ScanStream,
@@ -13,7 +16,7 @@ from penstock.program.blocks import (
     SetWindow,
     UnionRows,
 )
-from penstock.program.kernel_choice import choose_kernel
+from penstock.program.kernel_choice import check_kernel, choose_kernel
 from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
 from penstock.streams.windows import Range, Unbounded
@@ -22,13 +25,19 @@ from penstock.streams.windows import Range, Unbounded
 def compile_plan(plan: Plan, kernel: str | None = None) -> Program:
     """Rewrite the plan and lay it out as instructions, block by block.
 
-    ``kernel`` is the one that joins must use; None leaves the choice to the predicate and the data.
+    ``kernel`` is the one that joins, or aggregates, must use; None leaves the choice to the
+    predicate and the data.
     """
+    check_kernel(plan, kernel)
     plan = rewrite(plan)
     instructions: list[BlockInstruction] = []
-    outputs = [_select(select, instructions, kernel) for select in plan.selects]
     if isinstance(plan.body, Union):
-        instructions.append(UnionRows(_next(instructions), tuple(outputs)))
+        outputs = [_select(select, instructions, kernel) for select in plan.selects]
+        union = UnionRows(_next(instructions), tuple(outputs))
+        instructions.append(union)
+        _order(plan, union.block, None, instructions)
+    else:
+        _select(plan.body, instructions, kernel, plan)
     return Program(tuple(instructions), plan.schema, plan.text, plan.order, plan.precision)
 
 
@@ -94,17 +103,75 @@ def _next(instructions: list[BlockInstruction]) -> int:
     return instructions[-1].block + 1 if instructions else 0
 
 
-def _select(select: Select, instructions: list[BlockInstruction], forced: str | None) -> int:
-    """Append the blocks of one SELECT and return the number of its last one."""
-    assert not isinstance(select.source, Aggregate)
-    if isinstance(select.source, Join):
-        source = _join(select.source, instructions, forced)
+def _select(
+    select: Select,
+    instructions: list[BlockInstruction],
+    forced: str | None,
+    plan: Plan | None = None,
+) -> int:
+    """Append the blocks of one SELECT and return the number of its last one.
+
+    With a plan its order stands before the projection: it may be by what that leaves out.
+    """
+    source = select.source
+    if isinstance(source, Aggregate):
+        last = _aggregate(source, instructions, forced)
     else:
-        source = _scan(select.source, instructions)
-    selection = SelectRows(_next(instructions), source, select.where, select.kept)
-    projection = ProjectColumns(selection.block + 1, selection.block, select.columns)
-    instructions.extend((selection, projection))
+        last = _rows(source, instructions, forced)
+    selection = SelectRows(_next(instructions), last, select.where, select.kept)
+    instructions.append(selection)
+    last = selection.block
+    if plan is not None:
+        last = _order(plan, last, select, instructions)
+    projection = ProjectColumns(_next(instructions), last, select.columns)
+    instructions.append(projection)
     return projection.block
+
+
+def _order(
+    plan: Plan, last: int, select: Select | None, instructions: list[BlockInstruction]
+) -> int:
+    """Append ORDER BY and LIMIT, if the plan has them, and return the number of the last block.
+
+    ``select`` is what it stands in; None after a union.
+    """
+    if not plan.sort and plan.limit is None:
+        return last
+    window_column = None
+    if select is not None and isinstance(select.source, Aggregate) and select.source.window:
+        assert select.kept is not None
+        window_column = select.kept.index(select.source.window_column)
+    order = OrderRows(_next(instructions), last, plan.sort, plan.limit, window_column)
+    instructions.append(order)
+    return order.block
+
+
+def _aggregate(
+    aggregate: Aggregate, instructions: list[BlockInstruction], forced: str | None
+) -> int:
+    source = _rows(aggregate.source, instructions, forced)
+    kernel, reason = choose_aggregate_kernel(aggregate, forced)
+    instruction = AggregateRows(
+        _next(instructions),
+        source,
+        aggregate.where,
+        aggregate.keys,
+        aggregate.calls,
+        aggregate.window,
+        aggregate.time,
+        aggregate.emit_empty,
+        aggregate.schema,
+        kernel,
+        reason,
+    )
+    instructions.append(instruction)
+    return instruction.block
+
+
+def _rows(source: Scan | Join, instructions: list[BlockInstruction], forced: str | None) -> int:
+    if isinstance(source, Scan):
+        return _scan(source, instructions)
+    return _join(source, instructions, None if forced in AGGREGATE_KERNELS else forced)
 
 
 def _scan(scan: Scan, instructions: list[BlockInstruction]) -> int:
