@@ -33,9 +33,9 @@ Array = npt.NDArray[Any]
 class Day:
     """How many ``trades`` in how many ``seconds``, how many ``late`` ones, how many ``rushes``."""
 
-    trades: int = 2_000
+    trades: int = 1_000
     seconds: int = 3_600
-    late: int = 6
+    late: int = 5
     rushes: int = 4
     seed: int = 2013
 
