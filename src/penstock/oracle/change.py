@@ -48,6 +48,8 @@ def _check_aggregate(name: str, old: Aggregate, new: Aggregate) -> None:
     """Groups and borders of windows stay: what has been counted could not be divided anew."""
     if [key.expression for key in old.keys] != [key.expression for key in new.keys]:
         raise _refused(name, "other GROUP BY keys")
+    if old.emit_empty != new.emit_empty:
+        raise _refused(name, "emit empty windows" if new.emit_empty else "emit no empty windows")
     if old.window is None or new.window is None:
         return
     if old.window.slide != new.window.slide:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import InputError
 from penstock.sql.aggregates import INVERTIBLE
-from penstock.sql.plan import Aggregate, Call
+from penstock.sql.plan import Aggregate
 from penstock.streams.windows import AggregateWindow, Sliding, SlidingRows
 
 AGGREGATE_KERNELS = ("panes", "wid")
@@ -67,8 +67,8 @@ def _why_panes(aggregate: Aggregate) -> str:
     count = -(-(window.size + slack) // window.slide)
     open_windows = "1 window is" if count == 1 else f"{count} windows are"
     parts = [f"panes of {lengths}, whatever the windows; {open_windows} open at a time"]
-    kept = [call for call in aggregate.calls if subtracts(call)]
-    stacked = [call for call in aggregate.calls if not subtracts(call)]
+    kept = [call for call in aggregate.calls if call.name in INVERTIBLE]
+    stacked = [call for call in aggregate.calls if call.name not in INVERTIBLE]
     for calls, one, several in (
         (kept, "subtracts", "subtract"),
         (stacked, "uses two stacks", "use two stacks"),
@@ -76,11 +76,6 @@ def _why_panes(aggregate: Aggregate) -> str:
         if calls:
             parts.append(f"{', '.join(map(str, calls))} {one if len(calls) == 1 else several}")
     return "; ".join(parts)
-
-
-def subtracts(call: Call) -> bool:
-    """Whether the pane that leaves a window is subtracted; else panes are combined anew."""
-    return call.name in INVERTIBLE and not call.distinct
 
 
 def pane_lengths(window: AggregateWindow) -> tuple[int, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.errors import PenstockError
+from penstock.program.aggregate_change import NEW_QUERY, check_aggregate_change
 from penstock.program.aggregate_kernel import AGGREGATE_KERNELS, choose_aggregate_kernel
 from penstock.program.blocks import (
     AggregateRows,
@@ -17,7 +20,8 @@ from penstock.program.blocks import (
     UnionRows,
 )
 from penstock.program.kernel_choice import check_kernel, choose_kernel
-from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select, Union
+from penstock.sql.expressions import Column, Expression, rebuild
+from penstock.sql.plan import Aggregate, Call, Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
 from penstock.streams.windows import Range, Unbounded
 
@@ -45,7 +49,9 @@ def check_change(name: str, old: Program, new: Program) -> None:
     """Refuse a change that is not one: other streams, another join kind, another kind of window."""
     why = _not_a_change(name, old, new)
     if why is not None:
-        raise PenstockError(why, "Install it as a new query and drop this one.")
+        raise PenstockError(why, NEW_QUERY)
+    for before, after in zip(old.aggregates, new.aggregates, strict=True):
+        check_aggregate_change(name, before, after)
 
 
 def _not_a_change(name: str, old: Program, new: Program) -> str | None:
@@ -58,7 +64,7 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
     if [type(i) for i in old.instructions] != [type(i) for i in new.instructions]:
         return (
             f"a change cannot turn query {name!r} into one of another shape "
-            "(join, selection or union)"
+            "(join, aggregate, order, selection or union)"
         )
     pairs = list(zip(old.instructions, new.instructions, strict=True))
     for before, after in pairs:
@@ -163,9 +169,25 @@ def _aggregate(
         aggregate.schema,
         kernel,
         reason,
+        tuple(_whole(key.expression, aggregate.source) for key in aggregate.keys),
+        tuple(_whole_call(call, aggregate.source) for call in aggregate.calls),
     )
     instructions.append(instruction)
     return instruction.block
+
+
+def _whole(expression: Expression, source: Scan | Join) -> Expression:
+    """The expression over whole tuples, not over what a join hands on of them."""
+    if not isinstance(source, Join) or source.columns is None:
+        return expression
+    if isinstance(expression, Column):
+        return replace(expression, index=source.columns[expression.side][expression.index])
+    return rebuild(expression, lambda below: _whole(below, source))
+
+
+def _whole_call(call: Call, source: Scan | Join) -> Call:
+    argument = None if call.argument is None else _whole(call.argument, source)
+    return replace(call, argument=argument, condition=_whole(call.condition, source))
 
 
 def _rows(source: Scan | Join, instructions: list[BlockInstruction], forced: str | None) -> int:

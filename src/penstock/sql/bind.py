@@ -106,6 +106,7 @@ class Binder:
         left = find_stream(clause.left, self.query.source, self.catalog)
         empty = self.query.ast.emit.empty
         asked = "GROUP BY" if clause.group else "an aggregate"
+        asked = asked if clause.distinct is None else "SELECT DISTINCT"
         if clause.join is None:
             windows = bind_sliding(left, self.order_column, asked)
             scan = Scan(left.stream, left.reference.alias.text)

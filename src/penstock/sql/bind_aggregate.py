@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from pyarrow import types as arrow
 from sqlglot import exp
 
 from penstock.sql.aggregates import AGGREGATES, distinct, has_aggregate
 from penstock.sql.arrow_types import INT64
 from penstock.sql.bind_expression import bind_condition, bind_expression
-from penstock.sql.bind_item import bind_item, name_of, names_of, position
+from penstock.sql.bind_item import bind_item, names_of
+from penstock.sql.bind_keys import bind_keys, distinct_keys
 from penstock.sql.bind_order import bind_sort
 from penstock.sql.bind_sliding import Windows, check_first
 from penstock.sql.dialect import Span, span
-from penstock.sql.expressions import TRUE, Column, Expression, walk
+from penstock.sql.expressions import TRUE, Column, Expression
 from penstock.sql.plan import Aggregate, Call, Join, Output, Scan, Select, SortKey
 from penstock.sql.regroup import Regrouping
 from penstock.sql.scope import PSEUDO_COLUMNS, RESULTS, Names, Scope
@@ -33,9 +33,10 @@ COUNT_ALL = Call("count", None, INT64)
 
 
 def is_grouped(select: SelectClause, sort: Sequence[SortItem]) -> bool:
-    """Whether the SELECT aggregates: it has an aggregate, GROUP BY or HAVING."""
+    """Whether the SELECT aggregates: it has an aggregate, GROUP BY, HAVING or DISTINCT."""
     values = [item.value for item in select.items] + [item.value for item in sort]
-    return bool(select.group or select.having is not None or any(map(has_aggregate, values)))
+    by_clause = select.group or select.having is not None or select.distinct is not None
+    return bool(by_clause or any(map(has_aggregate, values)))
 
 
 @dataclass
@@ -122,7 +123,11 @@ def bind_grouped(
     over = replace(plain, first=borders, aggregate=calls.bind)
     items = [(item.value, bind_item(item, over)) for item in select.items]
     outputs = [output for _, columns in items for output in columns]
-    keys = bind_keys(select.group, outputs, plain, borders)
+    if select.distinct is None:
+        keys = bind_keys(select.group, outputs, plain, borders)
+    else:
+        check_distinct(select, calls)
+        keys = distinct_keys(outputs)
     having = None
     if select.having is not None:
         having = bind_condition(select.having, replace(over, last=names_of(outputs)))
@@ -176,6 +181,16 @@ def aggregated(
     return Aggregate(grouped.source, where, keys, found, window, time, grouped.empty is not None)
 
 
+def check_distinct(select: SelectClause, calls: Calls) -> None:
+    """SELECT DISTINCT makes groups of its own."""
+    if select.distinct is not None and (select.group or calls.found):
+        raise calls.scope.fail(
+            select.distinct,
+            "SELECT DISTINCT with aggregates or GROUP BY",
+            "Leave DISTINCT out; there is one row for each group.",
+        )
+
+
 def check_empty(grouped: Grouped, aggregate: Aggregate) -> None:
     """EMIT EMPTY is for windows without groups."""
     if grouped.empty is None:
@@ -191,52 +206,4 @@ def check_empty(grouped: Grouped, aggregate: Aggregate) -> None:
             grouped.empty,
             "EMIT EMPTY without windows that slide",
             "Leave it out: over the whole input there is one row, whatever comes.",
-        )
-
-
-def bind_keys(
-    group: Sequence[exp.Expr], outputs: Sequence[Output], plain: Scope, borders: Names
-) -> tuple[Output, ...]:
-    """The keys, each once. Rows are by window anyway, so that a border is none of them."""
-    scope = replace(plain, clause="in GROUP BY", last={**names_of(outputs), **borders})
-    keys: dict[Expression, Output] = {}
-    for node in group:
-        key = bind_key(node, outputs, scope, borders)
-        if (key.expression,) not in borders.values():
-            keys.setdefault(key.expression, key)
-    return tuple(keys.values())
-
-
-def bind_key(node: exp.Expr, outputs: Sequence[Output], scope: Scope, borders: Names) -> Output:
-    """One expression of GROUP BY: over columns, or a name or position of the select list."""
-    check_border(node, scope, borders)
-    chosen = position(node, outputs, scope)
-    bound = bind_expression(node, scope) if chosen is None else chosen.expression
-    results = [n for n in walk(bound) if isinstance(n, Column) and n.side == RESULTS]
-    if results and (bound,) not in borders.values():
-        raise scope.fail(
-            span(node),
-            f"GROUP BY {scope.text(node)}, which is not known before a window closes",
-            "Group by expressions of columns alone.",
-        )
-    if arrow.is_duration(bound.type):
-        raise scope.fail(
-            span(node),
-            "rows cannot be grouped by an interval",
-            f"Write CAST({scope.text(node)} AS int64) for its seconds.",
-        )
-    return Output(name_of(node, bound, scope) if chosen is None else chosen.name, bound)
-
-
-def check_border(node: exp.Expr, scope: Scope, borders: Names) -> None:
-    """A stream may have a column with the name of a border."""
-    if not isinstance(node, exp.Column) or node.table or node.name.lower() not in borders:
-        return
-    owner = next((i for i in scope.inputs if i.stream.index_of(node.name) is not None), None)
-    if owner is not None:
-        raise scope.fail(
-            span(node),
-            f"ambiguous name '{node.name}': a column of {owner.alias}, and a border of the window",
-            f"Write {owner.alias}.{node.name} for the column; leave it out for the border, since "
-            "rows are by window anyway.",
         )

@@ -54,7 +54,9 @@ def position(node: exp.Expr, outputs: Sequence[Output], scope: Scope) -> Output 
         raise scope.fail(
             span(node),
             f"there is no column {text} in the select list",
-            f"Write a number from 1 to {len(outputs)}, or an expression.",
+            "Write 1, or an expression."
+            if len(outputs) == 1
+            else f"Write a number from 1 to {len(outputs)}, or an expression.",
         )
     return outputs[int(str(number.this)) - 1]
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import pyarrow as pa
 from pyarrow import types as arrow
+from sqlglot import exp
 
 from penstock.errors import SqlError
-from penstock.sql.arrow_types import is_time, zone_of
+from penstock.sql.arrow_types import STRING, is_time, zone_of
 from penstock.sql.bind_expression import bind_expression
 from penstock.sql.bind_window import (
     MOST_ROWS,
@@ -24,7 +25,7 @@ from penstock.sql.bind_window import (
     time_column,
     units_per_second,
 )
-from penstock.sql.dialect import span
+from penstock.sql.dialect import TypedLiteral, span
 from penstock.sql.expressions import Literal
 from penstock.sql.literals import read_time
 from penstock.sql.scope import Scope
@@ -214,24 +215,30 @@ def finer(side: Side, length: Quantity, kind: pa.DataType) -> SqlError:
 
 def start_ticks(side: Side, clause: WindowClause, column: int, clock: Clock) -> int:
     """``START AT v`` in ticks."""
-    assert clause.start is not None
-    at, kind = span(clause.start), side.stream.schema.field(column).type
-    text = side.text(at)
-    value = bind_expression(clause.start, Scope(side.source, ()))
-    exact = units(value, kind, clock) if isinstance(value, Literal) else None
-    name = side.stream.schema.field(column).name
+    node = clause.start
+    assert node is not None
+    field = side.stream.schema.field(column)
+    at, text, kind = span(node), side.text(span(node)), type_name(field.type)
+    remedy = f"Write {start_example(field.type)}."
+    number = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(number, exp.Literal | TypedLiteral):
+        raise side.fail(at, f"START AT {text}, which is no literal", remedy)
+    value = bind_expression(node, Scope(side.source, ()))
+    exact = units(value, field.type, clock) if isinstance(value, Literal) else None
+    if exact is None and is_time(field.type) and value.type == STRING:
+        raise side.fail(at, f"{text} cannot be read as {kind}", remedy)
     if exact is None:
         raise side.fail(
             at,
-            f"START AT {text} is {described(value.type)}, but the time attribute {name} is "
-            f"{type_name(kind)}",
-            f"Write {start_example(kind)}.",
+            f"START AT {text} is {described(value.type)}, but the time attribute {field.name} is "
+            f"{kind}",
+            remedy,
         )
     if exact.denominator != 1 or abs(exact) >= MOST_TICKS:
         raise side.fail(
             at,
-            f"START AT {text} is no value of the time attribute {name}, which is {type_name(kind)}",
-            f"Write {start_example(kind)}.",
+            f"START AT {text} is no value of the time attribute {field.name}, which is {kind}",
+            remedy,
         )
     return int(exact)
 

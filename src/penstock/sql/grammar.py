@@ -68,18 +68,18 @@ class Queries(Clauses):
         return self.select()
 
     def select(self) -> SelectClause:
-        """``SELECT items FROM stream [join] [WHERE …] [GROUP BY …] [HAVING …]``."""
+        """``SELECT [DISTINCT] items FROM stream [join] [WHERE …] [GROUP BY …] [HAVING …]``."""
         start = self._curr.start
         if self._match(TokenType.WITH, advance=False):
             self.not_supported(
                 "WITH", "Name the sub-query first: CREATE STREAM t AS SELECT ..., and read t."
             )
         self.expect("SELECT")
-        if self._match(TokenType.DISTINCT, advance=False):
-            self.not_supported(
-                "SELECT DISTINCT", "Write GROUP BY with the columns that shall occur once."
-            )
-        self._match(TokenType.ALL)
+        distinct = None
+        if self._match(TokenType.DISTINCT):
+            distinct = self.since(start)
+        else:
+            self._match(TokenType.ALL)
         items = [self.item()]
         while self._match(TokenType.COMMA):
             items.append(self.item())
@@ -99,7 +99,8 @@ class Queries(Clauses):
         group = self.group_by()
         having = self.required_expression() if self._match(TokenType.HAVING) else None
         self.refuse_modifiers()
-        return SelectClause(tuple(items), left, join, where, self.since(start), group, having)
+        at = self.since(start)
+        return SelectClause(tuple(items), left, join, where, at, group, having, distinct)
 
     def refuse_modifiers(self) -> None:
         """Name the clause that stands here, if it is one we do not have."""

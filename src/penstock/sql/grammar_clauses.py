@@ -150,7 +150,7 @@ class Clauses(Expressions):
                 "Write how many rows, for instance LIMIT 10.",
             )
         self._advance()
-        if sign or not text.isdigit():
+        if sign or not text.isdigit() or int(text) >= 2**62:
             self.fail(
                 f"LIMIT {sign}{text} is not a number of rows",
                 "Write a whole number, 0 or more, for instance LIMIT 10.",

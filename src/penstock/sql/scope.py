@@ -150,6 +150,8 @@ class Scope:
             for candidate in inputs
             for field in candidate.stream.schema
         ]
+        if inputs == self.inputs:
+            names += [(name, name) for name in {**self.first, **self.last} if name.isidentifier()]
         close = get_close_matches(name.lower(), [short.lower() for _, short in names], 3)
         near = [full for full, short in names if short.lower() in close]
         of = f" of {inputs[0].alias}" if len(inputs) == 1 else ""
@@ -168,10 +170,12 @@ class Scope:
                 f"{name} {self.clause}, where the tuple is in no window yet",
                 "Write it in the select list, in HAVING or in ORDER BY.",
             )
+        stream = self.inputs[0].stream.name if self.inputs else "R"
         return self.fail(
             at,
             f"{name} without windows that slide",
-            "Aggregate, with a window clause with SLIDE: FROM R [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+            "Aggregate, and write SLIDE in the window clause: "
+            f"FROM {stream} [RANGE 10 MINUTES SLIDE 1 MINUTE].",
         )
 
     def star(self, node: exp.Expr) -> list[Column]:

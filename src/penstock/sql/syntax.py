@@ -80,7 +80,10 @@ class Item:
 
 @dataclass(frozen=True)
 class SelectClause:
-    """``SELECT items FROM left join WHERE where GROUP BY group HAVING having``."""
+    """``SELECT items FROM left join WHERE where GROUP BY group HAVING having``.
+
+    ``distinct`` is where SELECT DISTINCT stands, if it does.
+    """
 
     items: tuple[Item, ...]
     left: StreamReference
@@ -89,6 +92,7 @@ class SelectClause:
     at: Span
     group: tuple[exp.Expr, ...] = ()
     having: exp.Expr | None = None
+    distinct: Span | None = None
 
 
 @dataclass(frozen=True)
