@@ -141,9 +141,7 @@ class Facts:
 
     def _shifted(self, number: int) -> int:
         shift = self.trades.shift(number)
-        assert shift % self.unit == 0, (
-            f"a period of {self.unit} seconds is no whole number of units"
-        )
+        assert shift % self.unit == 0, f"{shift} is no whole number of units of {self.unit} s"
         return self._part(number).first + shift // self.unit
 
     def _part(self, number: int) -> Part:
