@@ -108,7 +108,7 @@ def duckdb(found: dict[str, Any]) -> Row:
     """One batch beside DuckDB."""
     entries = {name: entry for name, entry in found.items() if isinstance(entry, dict)}
     ours = entries.pop("penstock")
-    work = f"the same over one table of {found['tuples']:,} tuples, {found['groups']:,} keys"
+    work = f"grouped, over one table of {found['tuples']:,} tuples, {found['groups']:,} keys"
     stock = f"DuckDB {found['duckdb_version']}: " + "; ".join(
         f"{name.removeprefix('duckdb, ')} {millions(entry):.1f} M t/s"
         for name, entry in entries.items()
