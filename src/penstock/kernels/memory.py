@@ -40,6 +40,27 @@ def address_of(array: Array) -> int:
     return pa.py_buffer(memory).address
 
 
+class _Borrowed:
+    """Memory as NumPy asks for it; whose it is stays alive as long."""
+
+    def __init__(self, owner: Array, interface: dict[str, Any]) -> None:
+        self.owner = owner
+        self.__array_interface__ = interface
+
+
+def alias(array: Array) -> Array:
+    """The same memory as an array that could be written to, though nobody may.
+
+    To Numba a read-only array is of another type, so that a function would be compiled again for
+    every mixture of arguments: Arrow's memory is read-only, and what was computed is not.
+    """
+    if array.flags.writeable:
+        return array
+    interface = dict(array.__array_interface__)
+    interface["data"] = (interface["data"][0], False)
+    return np.asarray(_Borrowed(array, interface))
+
+
 @intrinsic
 def _pointer(context: Any, address: Any) -> Any:
     def code(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
