@@ -148,10 +148,10 @@ def _reach(border: Word, slack: Word, ends: tuple[Word, Word, Word, Word]) -> Wo
 @nb.njit(nogil=True, cache=True)
 def extent_of(ticks: Array) -> tuple[Word, Word]:
     """The smallest and the largest of at least one tick."""
-    low, high = np.int64(ticks[0]), np.int64(ticks[0])
+    low, high = ticks[0], ticks[0]
     for i in range(ticks.shape[0]):
-        low = min(low, np.int64(ticks[i]))
-        high = max(high, np.int64(ticks[i]))
+        low = min(low, ticks[i])
+        high = max(high, ticks[i])
     return low, high
 
 
@@ -183,7 +183,7 @@ def _survey(
             continue
         low, high = min(low, smallest), max(high, largest)
         for i in range(start, stop):
-            tick = np.int64(ticks[i])
+            tick = ticks[i]
             if tick < border:
                 late[missed] = i
                 missed += 1
@@ -206,16 +206,16 @@ def _survey(
 def survey(ticks: Array, seen: int, border: int, slack: int | None, ends: Ends) -> Survey:
     """What a batch of at least one tuple closes and misses.
 
-    ``ticks`` are int32 or int64. ``seen`` is the largest tick before them and ``border`` the end of
-    the last window that is closed (``LOWEST`` if there is none), by ``seen`` and ``slack`` or by
-    the source. Without a slack, tuples close nothing.
+    ``seen`` is the largest tick before it and ``border`` the end of the last window that is closed
+    (``LOWEST`` if there is none), by ``seen`` and ``slack`` or by the source. Without a slack,
+    tuples close nothing.
 
     >>> window = Sliding(size=20, slide=10, slack=5)
     >>> found = survey(np.array([3, 12, 36, 9, 11]), LOWEST, LOWEST, 5, Ends.of(window))
     >>> found.closings.tolist(), found.borders.tolist(), found.late.tolist(), found.cuts.tolist()
     ([0, 1, 2], [-10, 0, 30], [3, 4], [3])
     """
-    ticks = alias(np.ascontiguousarray(ticks))
+    ticks = alias(np.ascontiguousarray(ticks, np.int64))
     closings, borders, late, cuts = (np.empty(len(ticks), np.int64) for _ in range(4))
     behind = -1 if slack is None else min(slack, HIGHEST)
     where = ends.residue, ends.slide, min(ends.size, HIGHEST), ends.first
