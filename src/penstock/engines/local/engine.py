@@ -375,7 +375,7 @@ class Engine:
                 for name, batch in zip(event.streams, event.batches, strict=True):
                     sizes[name.lower()] = sizes.get(name.lower(), 0) + batch.nbytes
         for query in self._registry.queries.values():
-            if not query.pipeline.joins:
+            if not query.pipeline.joins and not query.pipeline.aggregates:
                 continue
             arriving = sum(sizes.get(name, 0) for name in self._registry.sources(query))
             held = query.pipeline.nbytes
