@@ -245,7 +245,7 @@ def test_equal_keys_everywhere_cost_no_more_than_the_nested_loop() -> None:
         (
             "TRUE",
             "grid",
-            "unknown kernel 'grid'\nWrite one of: nested-loop, hash, band, sorted.",
+            "unknown kernel 'grid'\nWrite one of: nested-loop, hash, band, sorted, panes, wid.",
         ),
     ],
 )

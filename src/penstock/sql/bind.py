@@ -73,7 +73,7 @@ class Binder:
         self, clause: SelectClause, sort: Sequence[SortItem] = ()
     ) -> tuple[Select, tuple[SortKey, ...]]:
         """One SELECT, and the keys of ORDER BY if it has any."""
-        if is_grouped(clause, sort):
+        if is_grouped(clause, sort, self.query.source):
             return bind_grouped(clause, self.grouped(clause), sort)
         self.check_empty()
         scan, scope = self.source(clause)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from penstock.errors import SqlError
 from penstock.sql.aggregates import AGGREGATES, distinct, has_aggregate
 from penstock.sql.arrow_types import INT64
 from penstock.sql.bind_expression import bind_condition, bind_expression
@@ -32,11 +33,21 @@ from penstock.streams.windows import Sliding
 COUNT_ALL = Call("count", None, INT64)
 
 
-def is_grouped(select: SelectClause, sort: Sequence[SortItem]) -> bool:
-    """Whether the SELECT aggregates: it has an aggregate, GROUP BY, HAVING or DISTINCT."""
+def is_grouped(select: SelectClause, sort: Sequence[SortItem], source: str) -> bool:
+    """Whether the SELECT aggregates: it has an aggregate, GROUP BY or DISTINCT."""
     values = [item.value for item in select.items] + [item.value for item in sort]
-    by_clause = select.group or select.having is not None or select.distinct is not None
-    return bool(by_clause or any(map(has_aggregate, values)))
+    if select.having is not None:
+        values.append(select.having)
+    if select.group or select.distinct is not None or any(map(has_aggregate, values)):
+        return True
+    if select.having is not None:
+        raise SqlError.at(
+            source,
+            *span(select.having),
+            "HAVING, but nothing is aggregated",
+            "Write the condition in WHERE.",
+        )
+    return False
 
 
 @dataclass
@@ -73,6 +84,8 @@ def bind_call(node: exp.Expr, scope: Scope) -> Call:
             )
     if len(args) != 1:
         more = ", or COUNT(*) for all rows" if name == "COUNT" else ""
+        if name in ("FIRST", "LAST"):
+            more = ", and FILTER (WHERE x IS NOT NULL) after it to leave NULLs out"
         text = f"{name}(DISTINCT x)" if unique else f"{name}(x)"
         raise scope.fail(
             span(node),
@@ -132,7 +145,7 @@ def bind_grouped(
     if select.having is not None:
         having = bind_condition(select.having, replace(over, last=names_of(outputs)))
     order = bind_sort(sort, over, outputs)
-    aggregate = aggregated(select, grouped, where, keys, calls)
+    aggregate = aggregated(grouped, where, keys, calls)
     check_empty(grouped, aggregate)
     regroup = Regrouping(plain, keys, len(aggregate.calls))
     columns = [
@@ -157,19 +170,9 @@ def bind_where(select: SelectClause, scope: Scope) -> Expression:
 
 
 def aggregated(
-    select: SelectClause,
-    grouped: Grouped,
-    where: Expression,
-    keys: tuple[Output, ...],
-    calls: Calls,
+    grouped: Grouped, where: Expression, keys: tuple[Output, ...], calls: Calls
 ) -> Aggregate:
     """The aggregate, once all its calls are known."""
-    if select.having is not None and not select.group and not calls.found:
-        raise calls.scope.fail(
-            span(select.having),
-            "HAVING, but nothing is aggregated",
-            "Write the condition in WHERE.",
-        )
     # Rows by window alone, without a single aggregate: something must tell that there is one.
     found = tuple(calls.found) if calls.found or keys else (COUNT_ALL,)
     window, time = grouped.windows.window, grouped.windows.time

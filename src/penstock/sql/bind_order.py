@@ -12,7 +12,7 @@ from penstock.sql.bind_expression import bind_expression
 from penstock.sql.bind_item import names_of, position
 from penstock.sql.dialect import span
 from penstock.sql.expressions import Column
-from penstock.sql.plan import Aggregate, Output, Scan, Select, SortKey
+from penstock.sql.plan import Aggregate, Join, Output, Scan, Select, SortKey
 from penstock.sql.scope import Scope
 from penstock.sql.statements import QueryText
 from penstock.sql.syntax import SortItem
@@ -71,6 +71,11 @@ def check_end(query: QueryText, selects: Sequence[Select]) -> None:
             "aggregated by windows.",
         )
     remedy = f"Aggregate by windows, FROM {name} [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]"
+    if isinstance(source, Join):
+        remedy = (
+            "Name the join first, CREATE STREAM j AS SELECT ... JOIN ..., and aggregate it by "
+            "windows, FROM j [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]"
+        )
     if clause.sort:
         remedy += ", or write EMIT ORDER outer at the end to have rows by arrival"
     else:

@@ -55,6 +55,7 @@ def bind_sliding(side: Side, order_column: str | None, asked: str) -> Windows:
     ``asked`` is what needs them, for an error: ``GROUP BY`` or ``an aggregate``.
     """
     clause = side.clause
+    check_attribute(side)
     if clause is None or clause.kind == "UNBOUNDED":
         if not side.stream.bounded:
             raise side.fail(
@@ -63,7 +64,6 @@ def bind_sliding(side: Side, order_column: str | None, asked: str) -> Windows:
                 f"Write {example(side)}.",
             )
         return Windows(side, None, declared_time(side))
-    check_attribute(side)
     if clause.slide is None:
         raise side.fail(
             clause.at,
@@ -92,8 +92,7 @@ def with_slide(side: Side, clause: WindowClause) -> str:
         return f"write {example(side)}"
     text = " ".join(side.text(clause.at).split())
     size = " ".join(side.text(clause.size.at).split())
-    word = f"{clause.kind} {size}"
-    return "write " + text.replace(size, f"{size} SLIDE {size}", 1) if word in text else text
+    return f"write {text.replace(size, f'{size} SLIDE {size}', 1)}"
 
 
 def declared_time(side: Side) -> TimeAttribute | None:
@@ -265,4 +264,6 @@ def start_example(kind: pa.DataType) -> str:
     if arrow.is_timestamp(kind):
         zone = "+00:00" if zone_of(kind) else ""
         return f"TIMESTAMP '2024-01-31 12:00:00{zone}'"
-    return "a whole number" if arrow.is_integer(kind) else "a number with as many digits"
+    if arrow.is_integer(kind):
+        return "a whole number"
+    return f"a number with at most {scale_of(kind)} digits after the point"

@@ -56,6 +56,11 @@ class Queries(Clauses):
                 )
             selects.append(self.branch())
         sort, limit = self.order_by(), self.limit()
+        if (sort or limit) and self._match(TokenType.UNION, advance=False):
+            self.fail(
+                f"syntax error: {'ORDER BY' if sort else 'LIMIT'} before UNION",
+                "Write it once, after the last branch.",
+            )
         self.refuse_modifiers()
         return QueryClause(tuple(selects), self.emit(), sort, limit)
 

@@ -56,7 +56,8 @@ class Regrouping:
         return Column(0, len(self.keys) + place, expression.name, expression.type)
 
     def _error(self, column: Column, node: exp.Expr) -> SqlError:
-        keys = ", ".join([*(key.name for key in self.keys), str(column)])
+        known = [k.expression if isinstance(k.expression, Column) else k.name for k in self.keys]
+        keys = ", ".join(map(str, [*known, column]))
         return self.scope.fail(
             self._place(column, node),
             f"{column} is neither in GROUP BY nor in an aggregate",

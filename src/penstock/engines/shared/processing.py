@@ -12,7 +12,7 @@ from penstock.blocks.run import Control, Ended, Promise, Run, concatenate, empty
 from penstock.engines.shared.pieces import Event, Piece
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, Running
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ResultDoesNotFit
 from penstock.kernels.merging import places_of
 from penstock.program.instructions import (
     Change,
@@ -257,6 +257,13 @@ class QueryFailed(PenstockError):
 
 def failure_of(query: Q, error: Exception) -> PenstockError:
     """The error of a query that cannot go on; it names what happened inside."""
+    if isinstance(error, ResultDoesNotFit):
+        stopped = QueryFailed(
+            f"query {query.name!r} is stopped: {error.what}; every other query has taken the input",
+            error.remedy,
+        )
+        stopped.__cause__ = error
+        return stopped
     what = error.what if isinstance(error, PenstockError) else error
     failure = QueryFailed(
         f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {what}); "
