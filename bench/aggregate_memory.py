@@ -40,7 +40,7 @@ def flat(trades: Trades, tuples: int) -> dict[str, Any]:
             if number * SAMPLES // batches < (number + 1) * SAMPLES // batches:
                 done = (number + 1) * trades.shape.rows
                 samples.append({"tuples": done, "bytes": resident_bytes()})
-        held = {name: query.metrics().get("window_bytes") for name, query in queries.items()}
+        held = {name: state(query.metrics()) for name, query in queries.items()}
         late = sum(query.metrics()["late"] for query in queries.values())
     assert not late, f"{late} tuples are late, but none should be"
     # A tenth of the stream is enough for every array to have its size.
@@ -49,7 +49,12 @@ def flat(trades: Trades, tuples: int) -> dict[str, Any]:
     return {
         "tuples": batches * trades.shape.rows,
         "rows": rows,
-        "window_bytes": held,
+        "held": held,
         "samples": samples,
         "growth": most / early[-1]["bytes"],
     }
+
+
+def state(metrics: dict[str, Any]) -> dict[str, Any]:
+    """What a query holds in the end."""
+    return {name: metrics[name] for name in ("window_bytes", "groups", "panes", "windows_open")}

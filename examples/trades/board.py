@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ from penstock.streams.tables import cells, counted
 
 LAST = 4
 """How many rows of a query are on the table."""
-LATE = 6
+LATE = 4
+"""How many late trades are."""
 INTERVAL = 0.1
 """Seconds between two pictures."""
 
@@ -105,27 +107,31 @@ class Board:
         '0 trades in'
         """
         parts = [counted(self.trades, "trade") + " in"]
-        for name, said in self._said.items():
-            made = [] if not said.columns else [counted(said.rows, "row")]
-            made += [f"{said.late:,} late"] if said.late else []
-            parts += [f"{name}: {', '.join(made)}"] if made else []
-        return "; ".join(parts)
+        return "; ".join(parts + [_title(name, said) for name, said in self._said.items()])
 
     def _picture(self) -> Group:
-        """A table for each query, and the late tuples under them."""
-        tables: list[Any] = []
-        for name, said in self._said.items():
-            if said.columns:
-                tables.append(_table(f"{name}: {counted(said.rows, 'row')}", said))
+        """A table for each query, two in a row, and the last of the late trades below."""
         seconds = self._clock() - self._started
-        head = Text(f"{seconds:.1f} s, {self._summary()}")
-        return Group(head, *tables, *(Text(line, overflow="ellipsis") for line in self._late))
+        head = Text(f"{seconds:.1f} s: {counted(self.trades, 'trade')} in")
+        tables = [_table(name, said) for name, said in self._said.items() if said.columns]
+        grid = Table.grid(padding=(0, 2))
+        for pair in zip_longest(tables[::2], tables[1::2], fillvalue=""):
+            grid.add_row(*pair)
+        late = [Text(line, no_wrap=True, overflow="ellipsis") for line in self._late]
+        return Group(head, grid, *late)
 
 
-def _table(title: str, said: Said) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, min_width=40)
+def _title(name: str, said: Said) -> str:
+    """A query with how much it has made; a derived stream has only late tuples to tell."""
+    rows = [counted(said.rows, "row")] if said.columns else []
+    return f"{name}: {', '.join([*rows, f'{said.late:,} late'])}"
+
+
+def _table(name: str, said: Said) -> Table:
+    title = _title(name, said)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, min_width=len(title))
     for column in said.columns:
-        table.add_column(column, justify="left" if column == "Symbol" else "right")
+        table.add_column(column, justify="left" if column == "Symbol" else "right", no_wrap=True)
     for row in said.last:
         table.add_row(*row)
     for _ in range(LAST - len(said.last)):

@@ -188,3 +188,29 @@ class PaneStore:
         """Take note that these panes have changed."""
         self._version += 1
         self._versions.update(dict.fromkeys(panes, self._version))
+
+    # -- cells of other panes ---------------------------------------------------------------
+
+    def cells(self) -> tuple[Indices, Indices, Bundle]:
+        """Every cell that has a tuple: its pane, its group, and the cells themselves."""
+        numbers = np.zeros(len(self.partials) // self.width, np.int64)
+        numbers[self._rows] = self.numbers
+        filled = np.flatnonzero(self.partials.rows.counts)
+        rows, groups = np.divmod(filled, self.width)
+        return numbers[rows], groups, self.partials.all.take(filled)
+
+    def merge(
+        self, panes: Indices, groups: Indices, columns: dict[str, Array], chosen: Indices | None
+    ) -> None:
+        """Add cells, all different and as :meth:`Partials.save` has them, to those here.
+
+        ``panes`` and ``groups`` are of the ``chosen`` ones; None: of all.
+        """
+        distinct, places = np.unique(panes, return_inverse=True)
+        cells = self._rows_of(distinct)[places] * self.width + groups
+        added = self.partials.of(self.partials.all.like(0))
+        added.load(columns)
+        mine = self.partials.all.take(cells)
+        mine.combine(added.all if chosen is None else added.all.take(chosen))
+        self.partials.all.put(cells, mine)
+        self.touch(distinct.tolist())

@@ -22,10 +22,11 @@ from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
+from penstock.engines.spark.chunk_store import ChunkStore
 from penstock.engines.spark.distribution import Placement, placement
 from penstock.engines.spark.flow import decide_on_spark
 from penstock.engines.spark.frames import Frame, ipc, unpack
-from penstock.engines.spark.state import BlockChunks, ChunkStore
+from penstock.engines.spark.state import BlockChunks
 from penstock.errors import PenstockError, StateError
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice
