@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.memory import alias
+from penstock.kernels.panes import as_ticks
 from penstock.streams.windows import Sliding
 
 Array = npt.NDArray[Any]
@@ -148,10 +149,10 @@ def _reach(border: Word, slack: Word, ends: tuple[Word, Word, Word, Word]) -> Wo
 @nb.njit(nogil=True, cache=True)
 def extent_of(ticks: Array) -> tuple[Word, Word]:
     """The smallest and the largest of at least one tick."""
-    low, high = ticks[0], ticks[0]
+    low, high = np.int64(ticks[0]), np.int64(ticks[0])
     for i in range(ticks.shape[0]):
-        low = min(low, ticks[i])
-        high = max(high, ticks[i])
+        low = min(low, np.int64(ticks[i]))
+        high = max(high, np.int64(ticks[i]))
     return low, high
 
 
@@ -183,7 +184,7 @@ def _survey(
             continue
         low, high = min(low, smallest), max(high, largest)
         for i in range(start, stop):
-            tick = ticks[i]
+            tick = np.int64(ticks[i])
             if tick < border:
                 late[missed] = i
                 missed += 1
@@ -215,7 +216,7 @@ def survey(ticks: Array, seen: int, border: int, slack: int | None, ends: Ends) 
     >>> found.closings.tolist(), found.borders.tolist(), found.late.tolist(), found.cuts.tolist()
     ([0, 1, 2], [-10, 0, 30], [3, 4], [3])
     """
-    ticks = alias(np.ascontiguousarray(ticks, np.int64))
+    ticks = alias(as_ticks(ticks))
     closings, borders, late, cuts = (np.empty(len(ticks), np.int64) for _ in range(4))
     behind = -1 if slack is None else min(slack, HIGHEST)
     where = ends.residue, ends.slide, min(ends.size, HIGHEST), ends.first
