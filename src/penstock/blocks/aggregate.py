@@ -294,9 +294,10 @@ class AggregateBlock:
     def fold(self, run: Run) -> Indices:
         """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
         run, ticks = self.clock.placed(run)
-        passed = self._passed(run)
+        judged = Judged(run, ticks, None, LOWEST)
+        passed = self._passed(judged)
         if passed is None or len(passed):
-            arrivals, groups = self._arrivals(Judged(run, ticks, None, 0), passed)
+            arrivals, groups = self._arrivals(judged, passed)
             self.windows.lift(ticks if passed is None else ticks[passed], groups, arrivals)
         return ticks
 

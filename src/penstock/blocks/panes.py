@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
 
 _FEWEST_ROWS = 8
@@ -199,18 +200,13 @@ class PaneStore:
         rows, groups = np.divmod(filled, self.width)
         return numbers[rows], groups, self.partials.all.take(filled)
 
-    def merge(
-        self, panes: Indices, groups: Indices, columns: dict[str, Array], chosen: Indices | None
-    ) -> None:
-        """Add cells, all different and as :meth:`Partials.save` has them, to those here.
-
-        ``panes`` and ``groups`` are of the ``chosen`` ones; None: of all.
-        """
-        distinct, places = np.unique(panes, return_inverse=True)
-        cells = self._rows_of(distinct)[places] * self.width + groups
-        added = self.partials.of(self.partials.all.like(0))
-        added.load(columns)
+    def merge(self, part: PartialBatch, groups: Indices, chosen: Indices) -> None:
+        """Add the chosen cells to those here; ``groups`` are the numbers of all cells' groups."""
+        distinct, places = np.unique(part.panes[chosen], return_inverse=True)
+        cells = self._rows_of(distinct)[places] * self.width + groups[chosen]
+        added = self.partials.of(self.partials.all.like(len(part.panes)))
+        added.load(part.cells)
         mine = self.partials.all.take(cells)
-        mine.combine(added.all if chosen is None else added.all.take(chosen))
+        mine.combine(added.all if len(chosen) == len(added) else added.all.take(chosen))
         self.partials.all.put(cells, mine)
         self.touch(distinct.tolist())

@@ -149,14 +149,9 @@ class PaneWindows:
 
     def merge(self, part: PartialBatch, groups: Indices, opened: int) -> None:
         """Add the cells of panes that belong to a window from ``opened`` on."""
-        panes, chosen = part.panes, None
-        first, last = self._grid.windows_of_panes(panes)
-        counting = last >= np.maximum(first, opened)
-        if not counting.all():
-            chosen = np.flatnonzero(counting)
-            panes, groups, first = panes[chosen], groups[chosen], first[chosen]
-        if not len(panes):
-            return
-        self._store.merge(panes, groups, part.cells, chosen)
-        if (first < opened).any():
+        first, last = self._grid.windows_of_panes(part.panes)
+        chosen = np.flatnonzero(last >= np.maximum(first, opened))
+        if len(chosen):
+            self._store.merge(part, groups, chosen)
+        if (first[chosen] < opened).any():
             self._running.reset()
