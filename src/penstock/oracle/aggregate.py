@@ -33,7 +33,23 @@ class Record:
 
 
 class Stopped(PenstockError):
-    """A query that cannot go on; it gives nothing more."""
+    """A query that cannot go on; it gives nothing more but ``rows``, which came before that."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.rows: list[Row] = []
+
+
+def gathered(parts: Iterable[list[Row]]) -> list[Row]:
+    """The rows of all parts; one that stops the query takes the rows before it along."""
+    out: list[Row] = []
+    try:
+        for part in parts:
+            out += part
+    except Stopped as stopped:
+        stopped.rows = out + stopped.rows
+        raise
+    return out
 
 
 class Grouping:
