@@ -90,7 +90,10 @@ OrderBy = Annotated[
 ]
 Kernel = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Force the kernel: nested-loop, hash, band or sorted."),
+    typer.Option(
+        metavar="NAME",
+        help="Force the kernel: nested-loop, hash, band or sorted; of aggregates panes or wid.",
+    ),
 ]
 RowOrder = Annotated[
     Order | None, typer.Option("--order", help="The order of the rows, instead of EMIT ORDER.")

@@ -89,6 +89,10 @@ class MemoryLimit(PenstockError):
         self.taken = taken
 
 
+class ResultDoesNotFit(PenstockError):
+    """A result of a query that its type cannot hold; the query is stopped."""
+
+
 class StateError(PenstockError):
     """A saved state that cannot be restored."""
 

@@ -78,7 +78,7 @@ class Replay:
     order
         Overrides the EMIT ORDER of every query.
     kernel
-        Forces the kernel of every join.
+        Forces the kernel of every join, or of every aggregate.
     print_line
         Takes every line of output.
     print_failure

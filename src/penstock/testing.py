@@ -111,9 +111,11 @@ class OracleTarget:
                 text = _literals(row, self._schema_at(query, position))
                 found.append(Output(position, query, "rows", text))
         for query, late in oracle.late.items():
-            for position, stream, row in late[self._new(query, "late", len(late)) :]:
+            start = self._new(query, "late", len(late))
+            reasons = oracle.reasons[query][start:]
+            for (position, stream, row), why in zip(late[start:], reasons, strict=True):
                 text = _literals(row, self._streams[stream.lower()])
-                found.append(Output(position, query, "late", text, stream))
+                found.append(Output(position, query, "late", text, stream, why))
         for query, dead in oracle.dead.items():
             for position, stream, what, reason in dead[self._new(query, "dead", len(dead)) :]:
                 schema = self._streams[stream.lower()]

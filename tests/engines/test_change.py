@@ -183,7 +183,8 @@ REFUSED = {
     ),
     "SELECT id FROM R": "query 'q' reads R, S; a change cannot make it read R",
     "SELECT id FROM R UNION ALL SELECT id FROM S": (
-        "a change cannot turn query 'q' into one of another shape (join, selection or union)"
+        "a change cannot turn query 'q' into one of another shape (join, aggregate, order, "
+        "selection or union)"
     ),
     "SELECT r.id FROM R [ROWS 3] AS r LEFT JOIN S [RANGE 4 WATTR t] AS s ON r.x = s.x": (
         "query 'q' is a join of kind inner; a change cannot make it left"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,13 +18,17 @@ CREATE STREAM R (id int64, x int32, y float, name string, t timestamp, d date, p
                  b boolean, u uint64, tz timestamptz, bin binary, i8 int8, u8 uint8, z double);
 CREATE STREAM S (id int64, a int32, z double, t timestamp(3), name string, f float);
 CREATE STREAM T (id int, ts bigint) TIMESTAMP BY ts;
+CREATE STREAM Windowed (window_start bigint, n int) TIMESTAMP BY window_start;
 """
+BOUNDED = {"R": "Past", "S": "Older", "T": "Gone"}
+"""Streams with the columns of others that are known to end."""
 
 
 @pytest.fixture
 def catalog() -> Catalog:
     streams = [s.stream for s in parse(STREAMS) if isinstance(s, CreateStream)]
-    return Catalog(streams)
+    ending = [replace(s, name=BOUNDED[s.name], bounded=True) for s in streams if s.name in BOUNDED]
+    return Catalog([*streams, *ending])
 
 
 @pytest.fixture

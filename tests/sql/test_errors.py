@@ -1,4 +1,4 @@
-"""Bad SQL: every message in full, in ``errors.txt`` (a title, the text, ``----``, the message)."""
+"""Bad SQL: every message in full, in ``errors*.txt`` (a title, the text, ``----``, the message)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from penstock.sql.statements import QueryText
 
 def cases() -> list[tuple[str, str, str]]:
     found = []
-    for block in (Path(__file__).parent / "errors.txt").read_text().split("\n\n"):
-        title, rest = block.strip("\n").split("\n", 1)
-        sql, message = rest.split("\n----\n")
-        found.append((title.removeprefix("# "), sql, message))
+    for path in sorted(Path(__file__).parent.glob("errors*.txt")):
+        for block in path.read_text().split("\n\n"):
+            title, rest = block.strip("\n").split("\n", 1)
+            sql, message = rest.split("\n----\n")
+            found.append((title.removeprefix("# "), sql, message))
     return found
 
 

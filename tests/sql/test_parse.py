@@ -127,6 +127,13 @@ def test_slide_is_read() -> None:
     assert found.slide and found.slide.number == 10
 
 
+def test_start_at_is_read() -> None:
+    for value in ("5", "-5", "TIMESTAMP '2024-01-01'", "'2024-01-01'"):
+        found = window(f"[RANGE 600 SLIDE 60 START AT {value} WATTR ts SLACK 60]")
+        assert found.start is not None and found.slack and found.attribute
+    assert window("[RANGE 600 SLIDE 60]").start is None
+
+
 def test_now_and_unbounded() -> None:
     assert window("[NOW]").kind == "NOW"
     assert window("[Unbounded]").kind == "UNBOUNDED"
@@ -171,7 +178,7 @@ def test_an_alias_needs_no_as() -> None:
 
 def emit(sql: str) -> tuple[str, int]:
     ast: QueryClause = parse_query(sql).ast
-    return ast.order, ast.precision
+    return ast.emit.order, ast.emit.precision
 
 
 def test_emit_order() -> None:
@@ -180,6 +187,48 @@ def test_emit_order() -> None:
     assert emit("SELECT x FROM R [NOW] emit order Outer") == ("outer", 1)
     assert emit("SELECT x FROM R WHERE x > 1 EMIT ORDER inner PRECISION 16") == ("inner", 16)
     assert emit("SELECT x FROM R UNION ALL SELECT a FROM S EMIT ORDER outer") == ("outer", 1)
+
+
+def test_emit_empty() -> None:
+    def empty(sql: str) -> str | None:
+        at = parse_query(sql).ast.emit.empty
+        return None if at is None else sql[slice(*at)]
+
+    assert empty("SELECT COUNT(*) n FROM R EMIT ORDER outer PRECISION 2") is None
+    assert empty("SELECT COUNT(*) n FROM R EMIT  EMPTY") == "EMIT  EMPTY"
+    assert empty("SELECT COUNT(*) FROM R [NOW] emit empty emit order outer") == "emit empty"
+    assert empty("SELECT x FROM R WHERE x > 1 EMIT ORDER inner EMIT EMPTY;") == "EMIT EMPTY"
+    query = parse_query("SELECT x emit FROM R LIMIT 2 EMIT EMPTY EMIT ORDER inner PRECISION 3")
+    assert (query.ast.emit.order, query.ast.emit.precision) == ("inner", 3)
+    assert query.ast.selects[0].items[0].alias
+
+
+def test_groups_order_and_limit_are_read() -> None:
+    query = parse_query(
+        "SELECT DISTINCT x FROM R WHERE a GROUP BY x, y + 1 HAVING b ORDER BY x DESC, 2 LIMIT 10"
+    )
+    (select,) = query.ast.selects
+    assert (len(select.group), select.having is not None) == (2, True)
+    assert select.distinct is not None
+    assert [(item.descending, item.nulls_first) for item in query.ast.sort] == [
+        (True, False),
+        (False, True),
+    ]
+    assert query.source[slice(*query.ast.sort[0].at)] == "ORDER BY x DESC"
+    assert query.ast.limit is not None
+    assert (query.ast.limit.rows, query.source[slice(*query.ast.limit.at)]) == (10, "LIMIT 10")
+
+
+def test_order_by_belongs_to_the_whole_union() -> None:
+    query = parse_query("SELECT x FROM R GROUP BY x UNION ALL (SELECT a FROM S) ORDER BY x LIMIT 1")
+    assert [len(select.group) for select in query.ast.selects] == [1, 0]
+    assert len(query.ast.sort) == 1
+
+
+def test_words_of_clauses_are_names_elsewhere() -> None:
+    select = clause("SELECT filter, nulls, first, start, empty, slide, asc FROM R")
+    names = ["filter", "nulls", "first", "start", "empty", "slide", "asc"]
+    assert [item.value.name for item in select.items] == names
 
 
 def test_a_precision_needs_an_order() -> None:

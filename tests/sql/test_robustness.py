@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import SqlError
+from penstock.program.compile import compile_plan
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse
@@ -23,25 +24,34 @@ QUERY = (
     "WHERE r . t + INTERVAL 1 DAY > '2024-01-01' AND NOT ( s . a IS NULL ) EMIT ORDER outer ;"
 )
 
+AGGREGATES = (
+    "SELECT x % 2 AS k , COUNT ( * ) FILTER ( WHERE a > 1 ) AS n , MAX ( x ) - MIN ( x ) , "
+    "COUNT ( DISTINCT a ) , window_start "
+    "FROM R [ RANGE 10 MINUTES SLIDE 1 MINUTE START AT '2024-01-01' WATTR t SLACK 5 SECONDS ] AS r "
+    "WHERE a > 0 GROUP BY k , 1 , r . x % 2 HAVING SUM ( x ) > 3 "
+    "ORDER BY n DESC NULLS LAST , 1 , FIRST ( x ) LIMIT 5 EMIT ORDER outer ;"
+)
+
 COLUMNS = pa.schema({"x": pa.int32(), "a": pa.int64(), "t": pa.timestamp("us")})
 
 
 def attempt(sql: str) -> None:
-    catalog = Catalog([Stream.of("R", COLUMNS), Stream.of("S", COLUMNS)])
+    catalog = Catalog([Stream.of("R", COLUMNS), Stream.of("S", COLUMNS, bounded=True)])
     with suppress(SqlError):
         for statement in parse(sql):
             if isinstance(statement, QueryText):
-                bind(statement, catalog)
+                compile_plan(bind(statement, catalog))
 
 
 @given(st.data())
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_a_query_with_words_moved_around(data: st.DataObject) -> None:
-    words = QUERY.split()
+    query = data.draw(st.sampled_from([QUERY, AGGREGATES]))
+    words = query.split()
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(words) - 1))
         word = data.draw(
-            st.sampled_from([*QUERY.split(), "", "X'00'", "[NOW]", "*", "DISTINCT", "::"])
+            st.sampled_from([*query.split(), "", "X'00'", "[NOW]", "*", "DISTINCT", "::", "S"])
         )
         words[place] = word if data.draw(st.booleans()) else f"{words[place]} {word}"
     attempt(" ".join(words))
@@ -56,6 +66,9 @@ def test_any_characters(sql: str) -> None:
 
 def test_the_query_itself_is_fine() -> None:
     catalog = Catalog([Stream.of("R", COLUMNS), Stream.of("S", COLUMNS)])
+    (statement,) = parse(AGGREGATES)
+    assert isinstance(statement, QueryText)
+    assert bind(statement, catalog).schema.names[:2] == ["k", "n"]
     (statement,) = parse(QUERY)
     assert isinstance(statement, QueryText)
     assert bind(statement, catalog).schema.names == ["x", "c", "cast ( r . x + 1.5 as int )"]

@@ -1,4 +1,4 @@
-"""What a side of a join knows of its stream's time: who is late, and what the stream promises.
+"""What a join or an aggregate knows of a stream's time: who is late, and what it promises.
 
 A promise P says that no further tuple has a time below P. It comes from the source, and for a time
 window also from the window's own punctuator: the largest time seen, less the slack. The larger of
@@ -8,12 +8,14 @@ promise in force before a tuple is a running maximum over the tuples before it.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.streams.windows import Range, Window
+from penstock.streams.windows import AggregateWindow, Range, Sliding, Window
 
 Ticks = npt.NDArray[Any]
 
@@ -59,16 +61,16 @@ class Clock:
 
 
 class Punctuator:
-    """The promise of one side of a join."""
+    """The promise of one side of a join, or of the input of an aggregate."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._window: Window | None = None
+        self._window: Window | AggregateWindow | None = None
         self.seen: int | float = clock.lowest
         self.promise: int | float = clock.lowest
         self.has_source = False
 
-    def program(self, window: Window) -> None:
+    def program(self, window: Window | AggregateWindow) -> None:
         """Take another window; with another slack, what has been seen may promise more."""
         self._window = window
         slack = self._slack()
@@ -78,11 +80,20 @@ class Punctuator:
 
     def _slack(self) -> int | float | None:
         """How far the promise stays behind the largest time seen; None: it does not follow it."""
-        if not isinstance(self._window, Range):
+        if not isinstance(self._window, Range | Sliding):
             return None
         if self._window.slack is None:
             return None if self.has_source else 0
         return self._window.slack
+
+    def rescale(self, ratio: Fraction) -> None:
+        """The clock ticks so many times faster, or slower, from here on."""
+        ends = (self._clock.lowest, self._clock.highest)
+        seen, promise = (
+            known if known in ends else math.floor(int(known) * ratio)
+            for known in (self.seen, self.promise)
+        )
+        self.seen, self.promise = seen, promise
 
     def from_source(self, tick: int | float) -> None:
         """The source has sent a punctuation."""
@@ -99,7 +110,7 @@ class Punctuator:
         Of a time window, a tuple whose time is below the promise before it is late.
         """
         unmoved = np.full(len(times) + 1, self.promise, self._clock.dtype)
-        if not isinstance(self._window, Range):
+        if not isinstance(self._window, Range | Sliding):
             return unmoved
         highest = np.maximum.accumulate(
             np.concatenate((np.array([self.seen], self._clock.dtype), times))

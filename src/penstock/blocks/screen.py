@@ -34,7 +34,7 @@ def screen(run: Run, stream: str, times: Sequence[TimeAttribute], floating: bool
         if pa.types.is_floating(column.type):
             nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
             reasons = _because(f"NaN in time attribute {name}", nan) | reasons
-        if not floating and len(column):
+        if not floating and len(column) and not pa.types.is_floating(column.type):
             far = _far(column, -(-FARTHEST // int(time.factor)))
             reasons = _because(f"{name} does not fit the query's clock", far) | reasons
     if not reasons:

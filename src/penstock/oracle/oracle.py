@@ -7,7 +7,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from penstock.errors import InputError, PenstockError
-from penstock.oracle.query import QueryRun, check_change
+from penstock.oracle.aggregate import Stopped
+from penstock.oracle.change import check_change
+from penstock.oracle.query import QueryRun
 from penstock.oracle.source import Source
 from penstock.oracle.values import Row, Value, batch_rows
 from penstock.sql.bind import bind
@@ -24,7 +26,8 @@ class Oracle:
     """Takes events and instructions one by one and says what every query gives.
 
     Every tuple, punctuation, malformed record, end and instruction takes one position; one that
-    is refused with an error takes none.
+    is refused with an error takes none. A query that cannot go on is stopped with an error too; all
+    other queries have then taken the event.
 
     Parameters
     ----------
@@ -41,6 +44,8 @@ class Oracle:
         For each query by name its rows, each with its position, in inner order.
     late
         For each query its late tuples: position, stream, tuple.
+    reasons
+        For each query why each of its late tuples is late.
     dead
         For each query its dead letters: position, stream, text or tuple, reason.
     schemas
@@ -58,6 +63,7 @@ class Oracle:
         self.position = 0
         self.rows: dict[str, list[tuple[int, Row]]] = {}
         self.late: dict[str, list[tuple[int, str, Row]]] = {}
+        self.reasons: dict[str, list[str]] = {}
         self.dead: dict[str, list[tuple[int, str, str | Row, str]]] = {}
         self.schemas: dict[str, list[tuple[int, pa.Schema]]] = {}
         self._catalog = Catalog(windows_required=windows_required)
@@ -65,6 +71,7 @@ class Oracle:
         self._sources: dict[str, Source] = {}
         # In the order they were installed, so a derived stream comes before all that read it.
         self._queries: dict[str, QueryRun] = {}
+        self._stopped: Stopped | None = None
 
     def create_stream(self, stream: Stream) -> None:
         """Declare a stream that tuples can be pushed to."""
@@ -102,6 +109,7 @@ class Oracle:
         if plan.schema != query.plan.schema:
             self.schemas[query.name].append((position, plan.schema))
         self._run(position, {}, changed=(query, plan))
+        self._settle()
 
     def drop(self, name: str) -> None:
         """Stop a query, or forget a derived stream that nobody reads."""
@@ -122,6 +130,7 @@ class Oracle:
         source = self._open(stream)
         for row in batch_rows(batch, source.stream):
             self._run(self._take_position(), {source.key: [row]})
+        self._settle()
 
     def merged(
         self, streams: tuple[str, ...], batches: tuple[pa.RecordBatch, ...], which: Iterable[int]
@@ -135,6 +144,7 @@ class Oracle:
         for index in which:
             row = next(waiting[index])
             self._run(self._take_position(), {sources[index].key: [row]})
+        self._settle()
 
     def malformed(self, stream: str, text: str, reason: str) -> None:
         """A record that is no tuple of the stream."""
@@ -159,6 +169,7 @@ class Oracle:
             )
         source.punctuate(attribute, value)
         self._run(self._take_position(), {})
+        self._settle()
 
     def end(self, stream: str | None = None) -> None:
         """The stream has no further tuples; without a name, no stream has."""
@@ -167,20 +178,30 @@ class Oracle:
             if not source.ended:
                 source.ended = True
                 self._run(self._take_position(), {})
+        self._settle()
 
     def feed(self, events: Iterable[Event]) -> None:
         """Take events in arrival order. Instructions have methods of their own."""
+        stopped: Stopped | None = None
         for event in events:
-            if isinstance(event, Tuples):
-                self.tuples(event.stream, event.batch)
-            elif isinstance(event, Merged):
-                self.merged(event.streams, event.batches, map(int, event.which))
-            elif isinstance(event, Malformed):
-                self.malformed(event.stream, event.text, event.reason)
-            elif isinstance(event, Punctuation):
-                self.punctuate(event.stream, event.value, event.attribute)
-            else:
-                self.end(event.stream)
+            try:
+                self._feed(event)
+            except Stopped as error:
+                stopped = stopped or error
+        if stopped is not None:
+            raise stopped
+
+    def _feed(self, event: Event) -> None:
+        if isinstance(event, Tuples):
+            self.tuples(event.stream, event.batch)
+        elif isinstance(event, Merged):
+            self.merged(event.streams, event.batches, map(int, event.which))
+        elif isinstance(event, Malformed):
+            self.malformed(event.stream, event.text, event.reason)
+        elif isinstance(event, Punctuation):
+            self.punctuate(event.stream, event.value, event.attribute)
+        else:
+            self.end(event.stream)
 
     def failures(self, name: str) -> int:
         """How many operations of a running query gave NULL because they failed."""
@@ -194,13 +215,26 @@ class Oracle:
     ) -> None:
         """One event: every query takes it; the rows of a derived stream arrive with it."""
         for key, query in self._queries.items():
-            if changed is not None and query is changed[0]:
-                out = query.change(position, changed[1])
-            else:
-                out = query.step(position, arrivals)
+            if query.failure is not None:
+                continue
+            try:
+                if changed is not None and query is changed[0]:
+                    out = query.change(position, changed[1])
+                else:
+                    out = query.step(position, arrivals)
+            except Stopped as stopped:
+                query.failure = stopped
+                self._stopped = self._stopped or stopped
+                continue
             if key in self._sources:
                 arrivals[key] = out
                 self._tell_readers(query, self._sources[key])
+
+    def _settle(self) -> None:
+        """Tell that a query was stopped, once every other one has taken all there was."""
+        stopped, self._stopped = self._stopped, None
+        if stopped is not None:
+            raise stopped
 
     def _tell_readers(self, query: QueryRun, source: Source) -> None:
         """What can be promised of a derived stream after its rows, and whether it has ended."""
@@ -214,8 +248,12 @@ class Oracle:
         # A name that was dropped and is used again goes on with the same lists.
         query.rows = self.rows.setdefault(name, query.rows)
         query.late = self.late.setdefault(name, query.late)
+        query.reasons = self.reasons.setdefault(name, query.reasons)
         query.dead = self.dead.setdefault(name, query.dead)
-        self.schemas.setdefault(name, []).append((self._take_position(), plan.schema))
+        position = self._take_position()
+        self.schemas.setdefault(name, []).append((position, plan.schema))
+        # A stream that has ended before is answered at once.
+        query.step(position, {})
         return query
 
     def _bind(self, text: str) -> Plan:

@@ -124,6 +124,10 @@ class AggregateRows:
     The fields are those of :class:`penstock.sql.plan.Aggregate`; ``where`` is evaluated here, since
     the block's punctuator sees every tuple. ``schema`` is that of the result. ``kernel`` is
     ``panes`` or ``wid``.
+
+    ``groups`` are the keys' expressions, and ``counted`` the calls, over the whole tuples of the
+    streams. A join hands on the columns that are read, so that after a change the same call may
+    read another column of its input; what tells that it is the same is that its ``counted`` is.
     """
 
     block: int
@@ -137,6 +141,8 @@ class AggregateRows:
     schema: pa.Schema
     kernel: str
     reason: str
+    groups: tuple[Expression, ...] = ()
+    counted: tuple[Call, ...] = ()
 
     def __str__(self) -> str:
         calls = ", ".join(map(str, self.calls)) or "groups"
@@ -166,9 +172,7 @@ class OrderRows:
     window_column: int | None
 
     def __str__(self) -> str:
-        keys = ", ".join(
-            f"{key.expression}{' descending' if key.descending else ''}" for key in self.sort
-        )
+        keys = ", ".join(map(str, self.sort))
         cut = "" if self.limit is None else f", the first {self.limit}"
         return f"#{self.block} order #{self.input}: {keys or 'as they come'}{cut}"
 
@@ -201,6 +205,10 @@ class Program:
     @property
     def joins(self) -> tuple[JoinStreams, ...]:
         return tuple(i for i in self.instructions if isinstance(i, JoinStreams))
+
+    @property
+    def aggregates(self) -> tuple[AggregateRows, ...]:
+        return tuple(i for i in self.instructions if isinstance(i, AggregateRows))
 
     @property
     def scans(self) -> tuple[ScanStream, ...]:

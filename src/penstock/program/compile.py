@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.errors import PenstockError
+from penstock.program.aggregate_change import NEW_QUERY, check_aggregate_change
+from penstock.program.aggregate_kernel import AGGREGATE_KERNELS, choose_aggregate_kernel
 from penstock.program.blocks import (
+    AggregateRows,
     BlockInstruction,
     JoinStreams,
+    OrderRows,
     Program,
     ProjectColumns,
     ScanStream,
@@ -13,8 +19,9 @@ from penstock.program.blocks import (
     SetWindow,
     UnionRows,
 )
-from penstock.program.kernel_choice import choose_kernel
-from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select, Union
+from penstock.program.kernel_choice import check_kernel, choose_kernel
+from penstock.sql.expressions import Column, Expression, rebuild
+from penstock.sql.plan import Aggregate, Call, Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
 from penstock.streams.windows import Range, Unbounded
 
@@ -22,13 +29,19 @@ from penstock.streams.windows import Range, Unbounded
 def compile_plan(plan: Plan, kernel: str | None = None) -> Program:
     """Rewrite the plan and lay it out as instructions, block by block.
 
-    ``kernel`` is the one that joins must use; None leaves the choice to the predicate and the data.
+    ``kernel`` is the one that joins, or aggregates, must use; None leaves the choice to the
+    predicate and the data.
     """
+    check_kernel(plan, kernel)
     plan = rewrite(plan)
     instructions: list[BlockInstruction] = []
-    outputs = [_select(select, instructions, kernel) for select in plan.selects]
     if isinstance(plan.body, Union):
-        instructions.append(UnionRows(_next(instructions), tuple(outputs)))
+        outputs = [_select(select, instructions, kernel) for select in plan.selects]
+        union = UnionRows(_next(instructions), tuple(outputs))
+        instructions.append(union)
+        _order(plan, union.block, None, instructions)
+    else:
+        _select(plan.body, instructions, kernel, plan)
     return Program(tuple(instructions), plan.schema, plan.text, plan.order, plan.precision)
 
 
@@ -36,7 +49,9 @@ def check_change(name: str, old: Program, new: Program) -> None:
     """Refuse a change that is not one: other streams, another join kind, another kind of window."""
     why = _not_a_change(name, old, new)
     if why is not None:
-        raise PenstockError(why, "Install it as a new query and drop this one.")
+        raise PenstockError(why, NEW_QUERY)
+    for before, after in zip(old.aggregates, new.aggregates, strict=True):
+        check_aggregate_change(name, before, after)
 
 
 def _not_a_change(name: str, old: Program, new: Program) -> str | None:
@@ -49,7 +64,7 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
     if [type(i) for i in old.instructions] != [type(i) for i in new.instructions]:
         return (
             f"a change cannot turn query {name!r} into one of another shape "
-            "(join, selection or union)"
+            "(join, aggregate, order, selection or union)"
         )
     pairs = list(zip(old.instructions, new.instructions, strict=True))
     for before, after in pairs:
@@ -62,6 +77,11 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
                 f"query {name!r} is a join of kind {before.kind}; "
                 f"a change cannot make it {after.kind}"
             )
+    if any(_is_cut_otherwise(before, after, old) for before, after in pairs):
+        return (
+            f"query {name!r} holds the rows that may come first at its end; a change cannot "
+            "alter its ORDER BY or LIMIT"
+        )
     changed = [
         (before, after)
         for before, after in pairs
@@ -79,6 +99,16 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
     return None
 
 
+def _is_cut_otherwise(before: BlockInstruction, after: BlockInstruction, old: Program) -> bool:
+    """Whether an order has let rows go that another one would want."""
+    if not isinstance(before, OrderRows) or not isinstance(after, OrderRows):
+        return False
+    # An aggregate makes its rows when they are wanted, of windows or of the whole at the end.
+    if before.limit is None or old.aggregates:
+        return False
+    return before.sort != after.sort or after.limit is None or after.limit > before.limit
+
+
 def _same_but_for_size(before: SetWindow, after: SetWindow) -> bool:
     # The factor may differ: a window of another size may need a finer clock.
     columns = [None if i.time is None else i.time.column for i in (before, after)]
@@ -94,17 +124,91 @@ def _next(instructions: list[BlockInstruction]) -> int:
     return instructions[-1].block + 1 if instructions else 0
 
 
-def _select(select: Select, instructions: list[BlockInstruction], forced: str | None) -> int:
-    """Append the blocks of one SELECT and return the number of its last one."""
-    assert not isinstance(select.source, Aggregate)
-    if isinstance(select.source, Join):
-        source = _join(select.source, instructions, forced)
+def _select(
+    select: Select,
+    instructions: list[BlockInstruction],
+    forced: str | None,
+    plan: Plan | None = None,
+) -> int:
+    """Append the blocks of one SELECT and return the number of its last one.
+
+    With a plan its order stands before the projection: it may be by what that leaves out.
+    """
+    source = select.source
+    if isinstance(source, Aggregate):
+        last = _aggregate(source, instructions, forced)
     else:
-        source = _scan(select.source, instructions)
-    selection = SelectRows(_next(instructions), source, select.where, select.kept)
-    projection = ProjectColumns(selection.block + 1, selection.block, select.columns)
-    instructions.extend((selection, projection))
+        last = _rows(source, instructions, forced)
+    selection = SelectRows(_next(instructions), last, select.where, select.kept)
+    instructions.append(selection)
+    last = selection.block
+    if plan is not None:
+        last = _order(plan, last, select, instructions)
+    projection = ProjectColumns(_next(instructions), last, select.columns)
+    instructions.append(projection)
     return projection.block
+
+
+def _order(
+    plan: Plan, last: int, select: Select | None, instructions: list[BlockInstruction]
+) -> int:
+    """Append ORDER BY and LIMIT, if the plan has them, and return the number of the last block.
+
+    ``select`` is what it stands in; None after a union.
+    """
+    if not plan.sort and plan.limit is None:
+        return last
+    window_column = None
+    if select is not None and isinstance(select.source, Aggregate) and select.source.window:
+        assert select.kept is not None
+        window_column = select.kept.index(select.source.window_column)
+    order = OrderRows(_next(instructions), last, plan.sort, plan.limit, window_column)
+    instructions.append(order)
+    return order.block
+
+
+def _aggregate(
+    aggregate: Aggregate, instructions: list[BlockInstruction], forced: str | None
+) -> int:
+    source = _rows(aggregate.source, instructions, forced)
+    kernel, reason = choose_aggregate_kernel(aggregate, forced)
+    instruction = AggregateRows(
+        _next(instructions),
+        source,
+        aggregate.where,
+        aggregate.keys,
+        aggregate.calls,
+        aggregate.window,
+        aggregate.time,
+        aggregate.emit_empty,
+        aggregate.schema,
+        kernel,
+        reason,
+        tuple(_whole(key.expression, aggregate.source) for key in aggregate.keys),
+        tuple(_whole_call(call, aggregate.source) for call in aggregate.calls),
+    )
+    instructions.append(instruction)
+    return instruction.block
+
+
+def _whole(expression: Expression, source: Scan | Join) -> Expression:
+    """The expression over whole tuples, not over what a join hands on of them."""
+    if not isinstance(source, Join) or source.columns is None:
+        return expression
+    if isinstance(expression, Column):
+        return replace(expression, index=source.columns[expression.side][expression.index])
+    return rebuild(expression, lambda below: _whole(below, source))
+
+
+def _whole_call(call: Call, source: Scan | Join) -> Call:
+    argument = None if call.argument is None else _whole(call.argument, source)
+    return replace(call, argument=argument, condition=_whole(call.condition, source))
+
+
+def _rows(source: Scan | Join, instructions: list[BlockInstruction], forced: str | None) -> int:
+    if isinstance(source, Scan):
+        return _scan(source, instructions)
+    return _join(source, instructions, None if forced in AGGREGATE_KERNELS else forced)
 
 
 def _scan(scan: Scan, instructions: list[BlockInstruction]) -> int:

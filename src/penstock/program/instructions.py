@@ -31,8 +31,8 @@ class Derive:
 class Install:
     """Start a query, with empty windows.
 
-    ``order`` overrides its EMIT ORDER, ``kernel`` the choice of its joins' kernel, ``flow`` how
-    cores share them; all of it holds for later changes too.
+    ``order`` overrides its EMIT ORDER, ``kernel`` the choice of its joins' or aggregates' kernel,
+    ``flow`` how cores share joins; all of it holds for later changes too.
     """
 
     query: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import InputError
+from penstock.program.aggregate_kernel import AGGREGATE_KERNELS
 from penstock.sql.expressions import (
     TRUE,
     Call,
@@ -22,7 +23,7 @@ from penstock.sql.expressions import (
     sides,
     walk,
 )
-from penstock.sql.plan import Join
+from penstock.sql.plan import Aggregate, Join, Plan
 
 KERNELS = ("nested-loop", "hash", "band", "sorted")
 LOWER = frozenset({"gt", "ge"})
@@ -38,10 +39,25 @@ class _Usable:
     one_sided: list[Expression]
 
 
+def check_kernel(plan: Plan, forced: str | None) -> None:
+    """Refuse a kernel that is none, and one for aggregates where nothing is aggregated.
+
+    One for joins says nothing about a query without a join.
+    """
+    if forced is None or forced in KERNELS:
+        return
+    if forced not in AGGREGATE_KERNELS:
+        names = ", ".join((*KERNELS, *AGGREGATE_KERNELS))
+        raise InputError(f"unknown kernel {forced!r}", f"Write one of: {names}.")
+    if not any(isinstance(select.source, Aggregate) for select in plan.selects):
+        raise InputError(
+            f"the kernel {forced!r} is for aggregates, and the query has none",
+            f"Leave the kernel out, or write one for joins: {', '.join(KERNELS)}.",
+        )
+
+
 def choose_kernel(join: Join, forced: str | None = None) -> tuple[str, str]:
     """The kernel and the reason for it; an error if one is asked for that cannot serve."""
-    if forced is not None and forced not in KERNELS:
-        raise InputError(f"unknown kernel {forced!r}", f"Write one of: {', '.join(KERNELS)}.")
     usable = _usable(join)
     found = {"hash": usable.equal, "band": usable.bands, "sorted": usable.one_sided + usable.bands}
     if forced == "nested-loop":

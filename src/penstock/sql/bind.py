@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from pyarrow import types as arrow
-from sqlglot import exp
-
 from penstock.errors import SqlError
-from penstock.sql.bind_expression import bind_condition, bind_expression
-from penstock.sql.bind_window import Side, bind_join_scans, bind_scan
+from penstock.sql.bind_aggregate import Grouped, bind_grouped, is_grouped
+from penstock.sql.bind_expression import bind_condition
+from penstock.sql.bind_item import bind_item
+from penstock.sql.bind_order import bind_sort, bind_union_sort, check_end
+from penstock.sql.bind_sliding import Windows, bind_sliding
+from penstock.sql.bind_window import AGGREGATED_JOIN, Side, bind_join_scans, bind_scan
 from penstock.sql.catalog import Catalog
-from penstock.sql.dialect import span
-from penstock.sql.expressions import TRUE, Column, Expression
+from penstock.sql.expressions import TRUE, Expression
 from penstock.sql.parse import too_deep
-from penstock.sql.plan import Join, Output, Plan, Scan, Select, Union
+from penstock.sql.plan import Join, Output, Plan, Scan, Select, SortKey, Union
 from penstock.sql.scope import Input, Scope
 from penstock.sql.statements import QueryText
-from penstock.sql.syntax import Item, JoinClause, SelectClause, StreamReference
+from penstock.sql.syntax import JoinClause, SelectClause, SortItem, StreamReference
 from penstock.sql.types import Argument, TypeProblem, unify
 
 
@@ -35,32 +37,96 @@ def bind(query: QueryText, catalog: Catalog, *, order_column: str | None = None)
     (x > 5) next: int64
     """
     try:
-        selects = [
-            bind_select(select, query.source, catalog, order_column) for select in query.ast.selects
-        ]
+        body, sort = bind_body(query, catalog, order_column)
     except RecursionError:
         raise too_deep(query.source) from None
-    body: Select | Union = selects[0]
-    if len(selects) > 1:
-        body = Union(unify_branches(selects, query))
-    return Plan(body, query.text, query.ast.order, query.ast.precision)
+    ast = query.ast
+    limit = None if ast.limit is None else ast.limit.rows
+    return Plan(body, query.text, ast.emit.order, ast.emit.precision, sort, limit)
 
 
-def bind_select(
-    select: SelectClause, source: str, catalog: Catalog, order_column: str | None
-) -> Select:
-    """One SELECT."""
-    left = find_stream(select.left, source, catalog)
-    scan: Scan | Join
-    if select.join is None:
-        scan = bind_scan(left, order_column)
-        scope = Scope(source, (Input(scan.alias, scan.stream, 0),))
-    else:
-        right = find_stream(select.join.right, source, catalog)
-        scan, scope = bind_join(select.join, left, right, catalog, order_column)
-    where = TRUE if select.where is None else bind_condition(select.where, scope)
-    columns = [output for item in select.items for output in bind_item(item, scope)]
-    return Select(scan, where, tuple(columns))
+def bind_body(
+    query: QueryText, catalog: Catalog, order_column: str | None
+) -> tuple[Select | Union, tuple[SortKey, ...]]:
+    """The selects, and the keys of ORDER BY over what they give."""
+    binder = Binder(query, catalog, order_column)
+    clauses = query.ast.selects
+    if len(clauses) == 1:
+        select, sort = binder.select(clauses[0], query.ast.sort)
+        check_end(query, (select,))
+        return select, sort
+    selects = [binder.select(clause)[0] for clause in clauses]
+    check_end(query, selects)
+    union = Union(unify_branches(selects, query))
+    return union, bind_union_sort(query, union.branches[0].columns)
+
+
+@dataclass(frozen=True)
+class Binder:
+    """Binds the SELECTs of one query."""
+
+    query: QueryText
+    catalog: Catalog
+    order_column: str | None
+
+    def select(
+        self, clause: SelectClause, sort: Sequence[SortItem] = ()
+    ) -> tuple[Select, tuple[SortKey, ...]]:
+        """One SELECT, and the keys of ORDER BY if it has any."""
+        if is_grouped(clause, sort, self.query.source):
+            return bind_grouped(clause, self.grouped(clause), sort)
+        self.check_empty()
+        scan, scope = self.source(clause)
+        where: Expression = TRUE
+        if clause.where is not None:
+            where = bind_condition(clause.where, replace(scope, clause="in WHERE"))
+        columns = [output for item in clause.items for output in bind_item(item, scope)]
+        return Select(scan, where, tuple(columns)), bind_sort(sort, scope, columns)
+
+    def check_empty(self) -> None:
+        """EMIT EMPTY is for aggregates."""
+        if self.query.ast.emit.empty is not None:
+            raise SqlError.at(
+                self.query.source,
+                *self.query.ast.emit.empty,
+                "EMIT EMPTY, but nothing is aggregated",
+                "Leave it out, or select an aggregate, for instance COUNT(*).",
+            )
+
+    def source(self, clause: SelectClause) -> tuple[Scan | Join, Scope]:
+        """What FROM names, and what can be named of it."""
+        left = find_stream(clause.left, self.query.source, self.catalog)
+        if clause.join is None:
+            return bind_scan(left, self.order_column), lone_scope(left)
+        right = find_stream(clause.join.right, self.query.source, self.catalog)
+        return bind_join(clause.join, left, right, self.catalog, self.order_column)
+
+    def grouped(self, clause: SelectClause) -> Grouped:
+        """What FROM names, to be aggregated."""
+        left = find_stream(clause.left, self.query.source, self.catalog)
+        empty = self.query.ast.emit.empty
+        asked = "GROUP BY" if clause.group else "an aggregate"
+        asked = asked if clause.distinct is None else "SELECT DISTINCT"
+        if clause.join is None:
+            windows = bind_sliding(left, self.order_column, asked)
+            scan = Scan(left.stream, left.reference.alias.text)
+            return Grouped(scan, windows, lone_scope(left), empty)
+        join, scope = self.source(clause)
+        assert isinstance(join, Join)
+        for scan in (join.left, join.right):
+            if not scan.stream.bounded:
+                raise SqlError.at(
+                    self.query.source,
+                    *clause.join.at,
+                    f"{asked} over a join of stream {scan.stream.name}, which has no end",
+                    AGGREGATED_JOIN,
+                )
+        return Grouped(join, Windows(left), scope, empty)
+
+
+def lone_scope(side: Side) -> Scope:
+    """What can be named of a stream that is alone in FROM."""
+    return Scope(side.source, (Input(side.reference.alias.text, side.stream, 0),))
 
 
 def find_stream(reference: StreamReference, source: str, catalog: Catalog) -> Side:
@@ -97,37 +163,11 @@ def bind_join(
         Input(names[1].text, right.stream, 1, joined=True),
     )
     both = Scope(left.source, inputs)
-    on = TRUE if clause.on is None else bind_condition(clause.on, both)
+    on = TRUE if clause.on is None else bind_condition(clause.on, replace(both, clause="in ON"))
     kind = "inner" if clause.kind == "cross" else clause.kind
     one_sided = kind in ("semi", "anti")
     scope = Scope(left.source, inputs[:1], inputs[1:]) if one_sided else both
     return Join(kind, first, second, on, float_clock), scope
-
-
-def bind_item(item: Item, scope: Scope) -> list[Output]:
-    """The columns that an expression of the select list gives."""
-    node = item.value
-    if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and node.is_star):
-        if item.alias is not None:
-            raise scope.fail(
-                item.alias.at, "* stands for several columns", "Leave the name after it out."
-            )
-        return [Output(column.name, column) for column in scope.star(node)]
-    bound = bind_expression(node, scope)
-    if arrow.is_duration(bound.type):
-        raise scope.fail(
-            span(node),
-            "an interval cannot be a column of the result",
-            f"Write CAST({scope.text(node)} AS int64) for its seconds.",
-        )
-    return [Output(item.alias.text if item.alias else name_of(node, bound, scope), bound)]
-
-
-def name_of(node: exp.Expr, bound: Expression, scope: Scope) -> str:
-    """A column's own name; for anything else, its text."""
-    if isinstance(bound, Column):
-        return bound.name
-    return " ".join(scope.text(node).lower().split())
 
 
 def unify_branches(selects: list[Select], query: QueryText) -> tuple[Select, ...]:

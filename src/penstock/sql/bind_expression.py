@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from penstock.errors import InputError, SqlError
 from penstock.sql import operators
+from penstock.sql.aggregates import AGGREGATES, is_aggregate
 from penstock.sql.arrow_types import BOOL, NULL, STRING
 from penstock.sql.bind_literal import (
     bind_boolean,
@@ -22,9 +23,9 @@ from penstock.sql.bind_literal import (
 )
 from penstock.sql.dialect import TypedLiteral, span
 from penstock.sql.expressions import Call, Expression, Literal, chain
-from penstock.sql.functions import AGGREGATES, FUNCTIONS, call
+from penstock.sql.functions import FUNCTIONS, call
 from penstock.sql.literals import MONTHS, singular
-from penstock.sql.scope import Scope
+from penstock.sql.scope import NO_AGGREGATE, Scope
 from penstock.sql.types import Argument, TypeProblem, unify, unify_compared
 from penstock.streams.schema import parse_type
 
@@ -311,26 +312,45 @@ def bind_integer_division(node: exp.Expr, scope: Scope) -> Expression:
 
 
 def bind_function(node: exp.Expr, scope: Scope) -> Expression:
+    if is_aggregate(node):
+        return bind_aggregate(node, scope)
     name = node.name
-    if name.upper() in AGGREGATES:
-        raise scope.fail(
-            span(node),
-            f"the aggregate {name.upper()} is not in this version",
-            "Select single rows, and aggregate what the query gives out.",
-        )
     if name.upper() not in FUNCTIONS:
         raise unknown_function(node, scope)
     return checked(node, node.expressions, scope, lambda args: call(name.upper(), args))
 
 
+def bind_filter(node: exp.Expr, scope: Scope) -> Expression:
+    if is_aggregate(node.this):
+        return bind_aggregate(node, scope)
+    raise scope.fail(
+        span(node),
+        f"FILTER after '{scope.text(node.this)}', which is no aggregate",
+        f"Leave FILTER out; the aggregates are {', '.join(sorted(AGGREGATES))}.",
+    )
+
+
+def bind_aggregate(node: exp.Expr, scope: Scope) -> Expression:
+    """An aggregate, where one may stand."""
+    if scope.aggregate is not None:
+        return scope.aggregate(node)
+    function = node.this if isinstance(node, exp.Filter) else node
+    raise scope.fail(
+        span(node),
+        f"the aggregate {function.name.upper()} {scope.clause}",
+        NO_AGGREGATE[scope.clause],
+    )
+
+
 def unknown_function(node: exp.Expr, scope: Scope) -> SqlError:
     """The error for a function that does not exist."""
     start, _ = span(node)
-    near = get_close_matches(node.name.upper(), FUNCTIONS, 3, 0.7)
+    near = get_close_matches(node.name.upper(), [*FUNCTIONS, *AGGREGATES], 3, 0.7)
     remedy = (
         f"Did you mean {' or '.join(near)}?"
         if near
-        else f"The functions are {', '.join(sorted(FUNCTIONS))}."
+        else f"The functions are {', '.join(sorted(FUNCTIONS))}; the aggregates are "
+        f"{', '.join(sorted(AGGREGATES))}."
     )
     return scope.fail((start, start + len(node.name)), f"unknown function '{node.name}'", remedy)
 
@@ -359,4 +379,5 @@ BINDERS: dict[type[exp.Expr], Callable[[exp.Expr, Scope], Expression]] = {
     exp.DPipe: bind_concat,
     exp.IntDiv: bind_integer_division,
     exp.Anonymous: bind_function,
+    exp.Filter: bind_filter,
 }

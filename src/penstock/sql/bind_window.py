@@ -11,7 +11,7 @@ from pyarrow import types as arrow
 from penstock.errors import SqlError
 from penstock.sql.arrow_types import digits_of, is_time, unit_of, zone_of
 from penstock.sql.catalog import Catalog
-from penstock.sql.dialect import Span
+from penstock.sql.dialect import Span, span
 from penstock.sql.literals import MONTHS, UNITS_PER_SECOND, seconds
 from penstock.sql.plan import Scan
 from penstock.sql.syntax import Quantity, StreamReference, WindowClause
@@ -19,6 +19,10 @@ from penstock.streams.schema import TIME_TYPES, Stream, is_time_type, type_name
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 
 MOST_ROWS = 2**62
+AGGREGATED_JOIN = (
+    "Name the join first and aggregate its rows: CREATE STREAM j AS SELECT ... JOIN ...; "
+    "SELECT COUNT(*) FROM j [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]."
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,12 @@ def bind_scan(side: Side, order_column: str | None) -> Scan:
     """A stream that is not joined: its window clause must make sense, and changes nothing."""
     if side.clause is None:
         return Scan(side.stream, side.reference.alias.text)
+    if side.clause.slide is not None:
+        raise side.fail(
+            side.clause.at,
+            "a window with SLIDE, but nothing is aggregated",
+            "Select an aggregate, for instance COUNT(*), or leave SLIDE out.",
+        )
     check_clause(side)
     window: Window
     if side.has_range:
@@ -85,6 +95,12 @@ def bind_join_scans(
     """Both sides of a join, and whether their clock is of floats."""
     sides = (left, right)
     for side in sides:
+        if side.clause is not None and side.clause.slide is not None:
+            raise side.fail(
+                side.clause.at,
+                f"a window with SLIDE on the joined stream {side.stream.name}",
+                AGGREGATED_JOIN,
+            )
         check_clause(side)
     if not (left.has_range or right.has_range):
         return (
@@ -110,17 +126,12 @@ def check_clause(side: Side) -> None:
     clause = side.clause
     if clause is None:
         return
-    if clause.slide is not None:
+    check_attribute(side)
+    if clause.start is not None:
         raise side.fail(
-            clause.at,
-            "a window with SLIDE is for aggregates, which are not in this version",
-            "Leave SLIDE out; the window then moves with every tuple.",
-        )
-    if clause.attribute is not None and side.stream.index_of(clause.attribute.text) is None:
-        raise side.fail(
-            clause.attribute.at,
-            f"unknown column '{clause.attribute.text}' of {side.stream.name}",
-            f"Write WATTR and one of: {', '.join(side.stream.schema.names)}.",
+            span(clause.start),
+            "START AT in a window without SLIDE",
+            "Leave START AT out; the window moves with every tuple.",
         )
     if clause.kind == "UNBOUNDED" and not side.stream.bounded:
         raise side.fail(
@@ -141,6 +152,19 @@ def check_clause(side: Side) -> None:
             clause.slack.at,
             f"SLACK {side.text(clause.slack.at)} is below 0",
             "Write SLACK 0 for a stream in order, or how far it may be out of order.",
+        )
+
+
+def check_attribute(side: Side) -> None:
+    """A WATTR must be a column."""
+    clause = side.clause
+    if clause is None or clause.attribute is None:
+        return
+    if side.stream.index_of(clause.attribute.text) is None:
+        raise side.fail(
+            clause.attribute.at,
+            f"unknown column '{clause.attribute.text}' of {side.stream.name}",
+            f"Write WATTR and one of: {', '.join(side.stream.schema.names)}.",
         )
 
 
@@ -184,11 +208,13 @@ def joined_window(side: Side, catalog: Catalog) -> Window:
     return Unbounded()
 
 
-def time_column(side: Side, other: Side | None, order_column: str | None) -> int:
+def time_column(
+    side: Side, other: Side | None, order_column: str | None, types: str = TIME_TYPES
+) -> int:
     """Where the side's tuples have their time.
 
     Its own WATTR; else its declared time attribute; else its column with the name of the other
-    side's WATTR; else the order column.
+    side's WATTR; else the order column. ``types`` tells which ones a time can have.
     """
     own = side.clause.attribute if side.clause else None
     candidates = [own.text if own else None, side.stream.time]
@@ -198,7 +224,7 @@ def time_column(side: Side, other: Side | None, order_column: str | None) -> int
     for name in candidates:
         index = side.stream.index_of(name) if name is not None else None
         if index is not None:
-            check_time_type(side, index)
+            check_time_type(side, index, types)
             return index
     alias = side.stream.name
     example = "[RANGE 10 SECONDS WATTR t]"
@@ -215,7 +241,7 @@ def time_column(side: Side, other: Side | None, order_column: str | None) -> int
     )
 
 
-def check_time_type(side: Side, index: int) -> None:
+def check_time_type(side: Side, index: int, types: str) -> None:
     """Only some types can be a time."""
     field = side.stream.schema.field(index)
     kind = field.type
@@ -225,7 +251,7 @@ def check_time_type(side: Side, index: int) -> None:
         attribute_place(side),
         f"column {field.name} of {side.stream.name} is {type_name(kind)} and cannot be a time "
         "attribute",
-        TIME_TYPES,
+        types,
     )
 
 

@@ -211,8 +211,20 @@ class Expressions(Parser):
         return [self.expression(exp.Distinct(expressions=args))] if distinct else args
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+        """What follows a function: ``FILTER (WHERE condition)``."""
+        if self._match_text_seq("FILTER", "("):
+            if this is not None and "start" in this.meta:
+                this.meta["span"] = (this.meta["start"], self._tokens[self._index - 3].end + 1)
+            self.expect("WHERE")
+            condition = self.required_expression()
+            self.expect(")")
+            this = self.expression(exp.Filter(this=this, expression=condition))
         if self._match(TokenType.OVER, advance=False):
-            self.fail("window functions are not in this version", "Leave OVER (...) out.")
+            self.fail(
+                "window functions are not supported",
+                "Write the window after the stream, FROM R [RANGE ... SLIDE ...], and leave "
+                "OVER (...) out.",
+            )
         return this
 
     def _parse_type(

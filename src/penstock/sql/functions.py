@@ -33,29 +33,6 @@ from penstock.sql.types import (
 
 Build = Callable[[str, Sequence[Argument]], Expression]
 
-AGGREGATES = frozenset(
-    {
-        "COUNT",
-        "SUM",
-        "AVG",
-        "MIN",
-        "MAX",
-        "VAR",
-        "VARIANCE",
-        "VAR_POP",
-        "VAR_SAMP",
-        "STDDEV",
-        "STDDEV_POP",
-        "STDDEV_SAMP",
-        "FIRST",
-        "LAST",
-        "MEDIAN",
-        "ANY_VALUE",
-        "ARRAY_AGG",
-        "STRING_AGG",
-    }
-)
-
 TRUNCATIONS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 

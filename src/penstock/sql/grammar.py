@@ -1,37 +1,25 @@
-"""The grammar above expressions: statements, queries, joins, window clauses."""
+"""The grammar above expressions: queries, unions and joins."""
 
 from __future__ import annotations
-
-from decimal import Decimal
-from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from penstock.sql.dialect import Expressions, Span, token_span
-from penstock.sql.literals import MONTHS, UNIT_SECONDS
+from penstock.sql.dialect import Span, token_span
+from penstock.sql.grammar_clauses import NAMES, Clauses
 from penstock.sql.syntax import (
     Item,
     JoinClause,
     Name,
-    Quantity,
     QueryClause,
     SelectClause,
     StreamReference,
-    WindowClause,
 )
 
-UNITS = UNIT_SECONDS.keys() | MONTHS.keys()
-
-NOT_YET = {
-    TokenType.GROUP_BY: "Aggregates and groups are not in this version; leave GROUP BY out.",
-    TokenType.HAVING: "Aggregates are not in this version; write the condition in WHERE.",
-    TokenType.ORDER_BY: "Rows come as they are made; write EMIT ORDER outer or EMIT ORDER inner "
-    "at the end to have them by arrival.",
-    TokenType.LIMIT: "A continuous query has no last row; leave LIMIT out and stop reading.",
-    TokenType.OFFSET: "A continuous query has no last row; leave OFFSET out.",
-    TokenType.FETCH: "A continuous query has no last row; leave FETCH out and stop reading.",
-    TokenType.QUALIFY: "Window functions are not in this version; leave QUALIFY out.",
+NOT_SUPPORTED = {
+    TokenType.OFFSET: "Leave OFFSET out, and pass over the first rows that come.",
+    TokenType.FETCH: "Write LIMIT and a number instead.",
+    TokenType.QUALIFY: "Name the query first, CREATE STREAM t AS SELECT ..., and write WHERE.",
     TokenType.INTERSECT: "Write a SEMI JOIN with windows instead.",
     TokenType.EXCEPT: "Write an ANTI JOIN with windows instead.",
 }
@@ -51,33 +39,12 @@ JOIN_START = frozenset(
     }
 )
 
-NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-WINDOW_REMEDY = (
-    "Write [ROWS 1000], [RANGE 10 MINUTES WATTR t SLACK 5 SECONDS], [NOW] or [UNBOUNDED]."
-)
 
-
-class Queries(Expressions):
+class Queries(Clauses):
     """The grammar of queries."""
 
-    def name(self, what: str, remedy: str) -> Name:
-        """An identifier, or fail."""
-        if not self._match_set(NAMES):
-            if self._curr.text.isidentifier():
-                remedy += f' To use a word of the language as a name, write "{self._curr.text}".'
-            self.fail(f"syntax error: expected {what} but found {self.found()}", remedy)
-        return Name(self._prev.text, token_span(self._prev))
-
-    def since(self, start: int) -> Span:
-        """The piece of text from ``start`` to the last token read."""
-        return (start, self._prev.end + 1)
-
-    def not_supported(self, what: str, remedy: str) -> NoReturn:
-        """Refuse what stands here, by its name."""
-        self.fail(f"{what} is not supported", remedy)
-
     def query(self) -> QueryClause:
-        """``SELECT … [UNION ALL SELECT …]* [EMIT ORDER …]``."""
+        """``SELECT … [UNION ALL SELECT …]* [ORDER BY …] [LIMIT n] [EMIT …]``."""
         selects = [self.branch()]
         while self._match(TokenType.UNION):
             union = self._prev
@@ -88,9 +55,14 @@ class Queries(Expressions):
                     token_span(union),
                 )
             selects.append(self.branch())
+        sort, limit = self.order_by(), self.limit()
+        if (sort or limit) and self._match(TokenType.UNION, advance=False):
+            self.fail(
+                f"syntax error: {'ORDER BY' if sort else 'LIMIT'} before UNION",
+                "Write it once, after the last branch.",
+            )
         self.refuse_modifiers()
-        order, precision = self.emit() if self._match_text_seq("EMIT") else ("none", 1)
-        return QueryClause(tuple(selects), order, precision)
+        return QueryClause(tuple(selects), self.emit(), sort, limit)
 
     def branch(self) -> SelectClause:
         """A select, perhaps in parentheses."""
@@ -101,16 +73,18 @@ class Queries(Expressions):
         return self.select()
 
     def select(self) -> SelectClause:
-        """``SELECT items FROM stream [join] [WHERE condition]``."""
+        """``SELECT [DISTINCT] items FROM stream [join] [WHERE …] [GROUP BY …] [HAVING …]``."""
         start = self._curr.start
         if self._match(TokenType.WITH, advance=False):
             self.not_supported(
                 "WITH", "Name the sub-query first: CREATE STREAM t AS SELECT ..., and read t."
             )
         self.expect("SELECT")
-        if self._match(TokenType.DISTINCT, advance=False):
-            self.not_supported("DISTINCT", "Leave it out; every row that is made is given out.")
-        self._match(TokenType.ALL)
+        distinct = None
+        if self._match(TokenType.DISTINCT):
+            distinct = self.since(start)
+        else:
+            self._match(TokenType.ALL)
         items = [self.item()]
         while self._match(TokenType.COMMA):
             items.append(self.item())
@@ -127,12 +101,15 @@ class Queries(Expressions):
                 "Name a join of two first, CREATE STREAM t AS SELECT ... JOIN ..., and join t.",
             )
         where = self.required_expression() if self._match(TokenType.WHERE) else None
+        group = self.group_by()
+        having = self.required_expression() if self._match(TokenType.HAVING) else None
         self.refuse_modifiers()
-        return SelectClause(tuple(items), left, join, where, self.since(start))
+        at = self.since(start)
+        return SelectClause(tuple(items), left, join, where, at, group, having, distinct)
 
     def refuse_modifiers(self) -> None:
         """Name the clause that stands here, if it is one we do not have."""
-        remedy = NOT_YET.get(self._curr.token_type)
+        remedy = NOT_SUPPORTED.get(self._curr.token_type)
         if remedy:
             self.not_supported(" ".join(self._curr.text.upper().split()), remedy)
 
@@ -146,8 +123,8 @@ class Queries(Expressions):
         return Item(value, None)
 
     def is_emit(self, word: str) -> bool:
-        """Whether the word is the start of ``EMIT ORDER`` and no alias."""
-        return word.upper() == "EMIT" and self._curr.text.upper() == "ORDER"
+        """Whether the word is the start of ``EMIT ORDER`` or ``EMIT EMPTY`` and no alias."""
+        return word.upper() == "EMIT" and self._curr.text.upper() in ("ORDER", "EMPTY")
 
     def stream_reference(self) -> StreamReference:
         """``stream [window] [AS alias]``."""
@@ -229,73 +206,3 @@ class Queries(Expressions):
             return "cross"
         self._match(TokenType.INNER)
         return "inner"
-
-    def window(self) -> WindowClause:
-        """``[kind size SLIDE d WATTR a SLACK l]``."""
-        start = self._curr.start
-        self._advance()
-        kind = self._curr.text.upper()
-        if kind not in ("ROWS", "RANGE", "NOW", "UNBOUNDED"):
-            self.fail(f"syntax error: no window is called {self.found()}", WINDOW_REMEDY)
-        self._advance()
-        size = self.quantity(kind) if kind in ("ROWS", "RANGE") else None
-        attribute = None
-        lengths: dict[str, Quantity] = {}
-        while not self._match(TokenType.R_BRACKET):
-            word = self._curr.text.upper()
-            if word in lengths or (word == "WATTR" and attribute):
-                self.fail(f"syntax error: {word} is written twice", f"Leave one {word} out.")
-            if self._match_text_seq("WATTR"):
-                attribute = self.name("a column", "Write the name of a column after WATTR.")
-            elif (word == "SLACK" and kind == "RANGE") or (word == "SLIDE" and size):
-                self._advance()
-                lengths[word] = self.quantity(word)
-            else:
-                self.fail(
-                    f"syntax error: unexpected {self.found()} in a {kind} window", WINDOW_REMEDY
-                )
-        return WindowClause(
-            kind, self.since(start), size, lengths.get("SLIDE"), attribute, lengths.get("SLACK")
-        )
-
-    def quantity(self, after: str) -> Quantity:
-        """A number, perhaps negative, perhaps with a unit."""
-        start = self._curr.start
-        sign = "-" if self._match(TokenType.DASH) else ""
-        point = "0." if self._match(TokenType.DOT) else ""
-        if not self._match(TokenType.NUMBER):
-            self.fail(
-                f"syntax error: expected a number after {after} but found {self.found()}",
-                WINDOW_REMEDY,
-            )
-        number = Decimal(f"{sign}{point}{self._prev.text}")
-        unit = self._curr.text.upper().removesuffix("S")
-        if unit not in UNITS or self._curr.token_type != TokenType.VAR:
-            return Quantity(number, None, self.since(start))
-        self._advance()
-        return Quantity(number, unit, self.since(start))
-
-    def emit(self) -> tuple[str, int]:
-        """``ORDER none|outer|inner [PRECISION n]``, after EMIT."""
-        remedy = "Write EMIT ORDER none, outer or inner."
-        if not self._match_text_seq("ORDER"):
-            self.fail(f"syntax error: expected ORDER but found {self.found()}", remedy)
-        order = self._curr.text.lower()
-        if order not in ("none", "outer", "inner"):
-            self.fail(f"syntax error: no order is called {self.found()}", remedy)
-        self._advance()
-        if not self._match_text_seq("PRECISION", advance=False):
-            return order, 1
-        if order == "none":
-            self.fail(
-                "a PRECISION without an order",
-                "Write EMIT ORDER outer or inner before it, or leave it out.",
-            )
-        self._advance()
-        text = self._curr.text
-        if self._curr.token_type != TokenType.NUMBER or not text.isdigit() or int(text) < 1:
-            self.fail(
-                f"syntax error: PRECISION {self.found()}", "Write a whole number of at least 1."
-            )
-        self._advance()
-        return order, int(text)

@@ -52,6 +52,20 @@ class Join:
     columns: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
+def border_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a window's borders, by that of its attribute.
+
+    A border lies up to a window's length off any value: below 0 for an unsigned attribute, beyond
+    the largest of a short one. So integers give int64, and decimals have 18 digits.
+
+    >>> border_type(pa.uint8()), border_type(pa.decimal128(5, 2)), border_type(pa.timestamp("s"))
+    (DataType(int64), Decimal128Type(decimal128(18, 2)), TimestampType(timestamp[s]))
+    """
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    return pa.decimal128(18, kind.scale) if pa.types.is_decimal(kind) else kind
+
+
 @dataclass(frozen=True)
 class Call:
     """An aggregate of the rows of one group: ``name(argument) FILTER (WHERE condition)``.
@@ -101,12 +115,18 @@ class Aggregate:
         fields = [pa.field(key.name, key.type) for key in self.keys]
         fields += [pa.field(str(call), call.type) for call in self.calls]
         if self.window is not None:
-            kind = pa.int64()
+            kind: pa.DataType = pa.int64()
             if isinstance(self.window, Sliding) and self.time is not None:
                 assert isinstance(self.source, Scan)
-                kind = self.source.stream.schema.field(self.time.column).type
+                kind = border_type(self.source.stream.schema.field(self.time.column).type)
             fields += [pa.field("window_start", kind), pa.field("window_end", kind)]
         return pa.schema(fields)
+
+    @property
+    def window_column(self) -> int:
+        """The column that tells windows apart: where they end. Count windows may begin alike."""
+        assert self.window is not None
+        return len(self.keys) + len(self.calls) + 1
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,12 @@ class SortKey:
     expression: Expression
     descending: bool = False
     nulls_first: bool = True
+
+    def __str__(self) -> str:
+        text = f"{self.expression}{' descending' if self.descending else ''}"
+        if self.nulls_first == self.descending:  # not what it is by default
+            text += f" NULL {'first' if self.nulls_first else 'last'}"
+        return text
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from sqlglot import exp
 
 from penstock.errors import SqlError
 from penstock.sql.dialect import Span, span
-from penstock.sql.expressions import Column
+from penstock.sql.expressions import Column, Expression
 from penstock.streams.schema import Stream
+
+Names = Mapping[str, tuple[Expression, ...]]
+"""What names without a stream stand for, by the name in lower case: one thing, or it is unclear."""
+
+RESULTS = 2
+"""The side of columns that are aggregates, or borders of a window (numbered -2 and -1)."""
+
+PSEUDO_COLUMNS = ("window_start", "window_end")
+
+NO_AGGREGATE = {
+    "in WHERE": "WHERE chooses tuples before they are aggregated; write HAVING for a condition on "
+    "aggregates.",
+    "in ON": "Aggregate first, CREATE STREAM t AS SELECT ..., and join t.",
+    "in GROUP BY": "Group by expressions of columns alone.",
+    "in FILTER": "FILTER chooses the tuples of one aggregate; write a condition on columns.",
+    "in an aggregate": "Aggregate in two steps: CREATE STREAM t AS SELECT with the inner one, and "
+    "read t.",
+    "in ORDER BY after UNION ALL": "Select it in every branch, and order by its name.",
+}
+"""Where no aggregate can stand, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +58,20 @@ class Scope:
     """The inputs that can be named at some place of the query.
 
     ``hidden`` are inputs of the query that cannot be named there: the right side of a semi or anti
-    join, outside ON.
+    join, outside ON. ``first`` are names that go before the columns of the inputs, ``last`` those
+    that come after them. ``aggregate`` binds an aggregate, where one may stand; ``clause`` says
+    where that is not so, as in :data:`NO_AGGREGATE`. ``windowed``: the query has windows that
+    slide.
     """
 
     source: str
     inputs: tuple[Input, ...]
     hidden: tuple[Input, ...] = ()
+    first: Names = field(default_factory=dict)
+    last: Names = field(default_factory=dict)
+    aggregate: Callable[[exp.Expr], Expression] | None = None
+    clause: str = "in an aggregate"
+    windowed: bool = False
 
     def fail(self, at: Span, what: str, remedy: str) -> SqlError:
         """An error at a place of the query's text."""
@@ -70,8 +98,8 @@ class Scope:
         names = " or ".join(candidate.alias for candidate in self.inputs)
         raise self.fail(at, f"unknown stream '{alias}'", f"Write {names}.")
 
-    def resolve(self, node: exp.Column) -> Column:
-        """The column that ``x`` or ``r.x`` names."""
+    def resolve(self, node: exp.Column) -> Expression:
+        """The column that ``x`` or ``r.x`` names, or what has that name in the select list."""
         at, name = span(node), node.name
         if node.args.get("db") is not None:
             raise self.fail(
@@ -83,11 +111,15 @@ class Scope:
             if index is None:
                 raise self.unknown(at, name, (owner,))
             return owner.column(index)
+        if name.lower() in self.first:
+            return self.known(name, self.first[name.lower()], at)
         found = [
             (candidate, index)
             for candidate in self.inputs
             if (index := candidate.stream.index_of(name)) is not None
         ]
+        if not found and name.lower() in self.last:
+            return self.known(name, self.last[name.lower()], at)
         if not found:
             raise self.unknown(at, name, self.inputs)
         if len(found) > 1:
@@ -96,8 +128,20 @@ class Scope:
         owner, index = found[0]
         return owner.column(index)
 
+    def known(self, name: str, meant: tuple[Expression, ...], at: Span) -> Expression:
+        """What the name stands for, if that is one thing."""
+        if len(meant) > 1:
+            raise self.fail(
+                at,
+                f"ambiguous name '{name}': {len(meant)} columns of the result have it",
+                "Write the position of the one that is meant, or name it with AS.",
+            )
+        return meant[0]
+
     def unknown(self, at: Span, name: str, inputs: tuple[Input, ...]) -> SqlError:
         """The error for a column that none of the inputs has."""
+        if name.lower() in PSEUDO_COLUMNS:
+            return self.no_window(at, name)
         for candidate in self.hidden if inputs == self.inputs else ():
             if candidate.stream.index_of(name) is not None:
                 self.input_named(candidate.alias, at)
@@ -106,6 +150,8 @@ class Scope:
             for candidate in inputs
             for field in candidate.stream.schema
         ]
+        if inputs == self.inputs:
+            names += [(name, name) for name in {**self.first, **self.last} if name.isidentifier()]
         close = get_close_matches(name.lower(), [short.lower() for _, short in names], 3)
         near = [full for full, short in names if short.lower() in close]
         of = f" of {inputs[0].alias}" if len(inputs) == 1 else ""
@@ -115,6 +161,22 @@ class Scope:
             else f"The columns are {', '.join(full for full, _ in names)}."
         )
         return self.fail(at, f"unknown column '{name}'{of}", remedy)
+
+    def no_window(self, at: Span, name: str) -> SqlError:
+        """The error for a window's border where there is none, or none yet."""
+        if self.windowed:
+            return self.fail(
+                at,
+                f"{name} {self.clause}, where the tuple is in no window yet",
+                "Write it in the select list, in HAVING or in ORDER BY.",
+            )
+        stream = self.inputs[0].stream.name if self.inputs else "R"
+        return self.fail(
+            at,
+            f"{name} without windows that slide",
+            "Aggregate, and write SLIDE in the window clause: "
+            f"FROM {stream} [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+        )
 
     def star(self, node: exp.Expr) -> list[Column]:
         """The columns that ``*`` or ``r.*`` stands for."""

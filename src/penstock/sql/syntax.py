@@ -32,7 +32,10 @@ class Quantity:
 
 @dataclass(frozen=True)
 class WindowClause:
-    """``[kind size SLIDE … WATTR … SLACK …]``; kind is ROWS, RANGE, NOW or UNBOUNDED."""
+    """``[kind size SLIDE … START AT … WATTR … SLACK …]``.
+
+    ``kind`` is ROWS, RANGE, NOW or UNBOUNDED; ``start`` what stands after START AT.
+    """
 
     kind: str
     at: Span
@@ -40,6 +43,7 @@ class WindowClause:
     slide: Quantity | None = None
     attribute: Name | None = None
     slack: Quantity | None = None
+    start: exp.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -76,19 +80,53 @@ class Item:
 
 @dataclass(frozen=True)
 class SelectClause:
-    """``SELECT items FROM left join WHERE where``."""
+    """``SELECT items FROM left join WHERE where GROUP BY group HAVING having``.
+
+    ``distinct`` is where SELECT DISTINCT stands, if it does.
+    """
 
     items: tuple[Item, ...]
     left: StreamReference
     join: JoinClause | None
     where: exp.Expr | None
     at: Span
+    group: tuple[exp.Expr, ...] = ()
+    having: exp.Expr | None = None
+    distinct: Span | None = None
+
+
+@dataclass(frozen=True)
+class SortItem:
+    """A key of ORDER BY; the first one's place begins with the words themselves."""
+
+    value: exp.Expr
+    descending: bool
+    nulls_first: bool
+    at: Span
+
+
+@dataclass(frozen=True)
+class Limit:
+    """``LIMIT rows``."""
+
+    rows: int
+    at: Span
+
+
+@dataclass(frozen=True)
+class Emit:
+    """``EMIT ORDER order PRECISION precision``, and where EMIT EMPTY stands, if it does."""
+
+    order: str = "none"
+    precision: int = 1
+    empty: Span | None = None
 
 
 @dataclass(frozen=True)
 class QueryClause:
-    """One select, or several joined by UNION ALL, and the output options."""
+    """One select, or several joined by UNION ALL, and what is done with their rows."""
 
     selects: tuple[SelectClause, ...]
-    order: str = "none"
-    precision: int = 1
+    emit: Emit = Emit()
+    sort: tuple[SortItem, ...] = ()
+    limit: Limit | None = None

@@ -84,7 +84,7 @@ def as_written(window: Window | AggregateWindow) -> str:
     >>> as_written(Range(60_000_000, text="[RANGE 1 MINUTE WATTR t]")), as_written(Rows(4))
     ('[RANGE 1 MINUTE WATTR t]', '[ROWS 4]')
     """
-    return isinstance(window, Range | Sliding) and window.text or str(window)
+    return (isinstance(window, Range | Sliding) and window.text) or str(window)
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ class Engine:
         order, precision
             Override its EMIT ORDER.
         kernel
-            Forces nested-loop, hash, band or sorted.
+            Forces nested-loop, hash, band or sorted; of aggregates panes or wid.
         flow, cores, branching
             How so many cores share its joins: three-step, shared, splitjoin (whose distribution
             tree branches so many ways), celljoin, handshake or low-latency-handshake.
@@ -375,7 +375,7 @@ class Engine:
                 for name, batch in zip(event.streams, event.batches, strict=True):
                     sizes[name.lower()] = sizes.get(name.lower(), 0) + batch.nbytes
         for query in self._registry.queries.values():
-            if not query.pipeline.joins:
+            if not query.pipeline.joins and not query.pipeline.aggregates:
                 continue
             arriving = sum(sizes.get(name, 0) for name in self._registry.sources(query))
             held = query.pipeline.nbytes

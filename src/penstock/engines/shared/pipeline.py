@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.blocks.aggregate import AggregateBlock
 from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.latency import latencies
+from penstock.blocks.order import OrderBlock
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
@@ -18,8 +21,10 @@ from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
 from penstock.flows.make import make_join, meeting_of
 from penstock.program.blocks import (
+    AggregateRows,
     BlockInstruction,
     JoinStreams,
+    OrderRows,
     Program,
     ProjectColumns,
     ScanStream,
@@ -30,7 +35,7 @@ from penstock.program.blocks import (
 from penstock.program.flow_choice import Flow
 from penstock.streams.windows import TimeAttribute
 
-Block = JoinBlock | SelectBlock | ProjectBlock | UnionBlock
+Block = JoinBlock | AggregateBlock | SelectBlock | OrderBlock | ProjectBlock | UnionBlock
 
 
 class Pipeline:
@@ -77,6 +82,12 @@ class Pipeline:
             if self.flow is None:
                 return JoinBlock(instruction, (left, right), self._compile, self._share)
             return make_join(instruction, (left, right), self._compile, self.flow)
+        if isinstance(instruction, AggregateRows):
+            source = self._layout[instruction.input]
+            stream = source.stream.name if isinstance(source, ScanStream) else ""
+            return AggregateBlock(instruction, stream)
+        if isinstance(instruction, OrderRows):
+            return OrderBlock(instruction)
         if isinstance(instruction, SelectRows):
             return SelectBlock(instruction)
         if isinstance(instruction, ProjectColumns):
@@ -92,6 +103,10 @@ class Pipeline:
     @property
     def joins(self) -> list[JoinBlock]:
         return [block for block in self.blocks.values() if isinstance(block, JoinBlock)]
+
+    @property
+    def aggregates(self) -> list[AggregateBlock]:
+        return [block for block in self.blocks.values() if isinstance(block, AggregateBlock)]
 
     @property
     def failures(self) -> int:
@@ -133,6 +148,12 @@ class Pipeline:
                 floating = floating or join.float_clock
                 if self._stream(join.inputs[instruction.side]).lower() == stream:
                     times.append(instruction.time)
+            elif (
+                isinstance(instruction, AggregateRows)
+                and instruction.time is not None
+                and self._stream(instruction.input).lower() == stream
+            ):
+                times.append(instruction.time)
         return list(dict.fromkeys(times)), floating
 
     def complete(self) -> Iterator[Run]:
@@ -140,8 +161,8 @@ class Pipeline:
         joins = self._numbered_joins()
         for number, block in joins:
             for run in block.complete():
-                others = {n: other.nothing() for n, other in joins if n != number}
-                yield from self._produce(max(self._layout), {}, {**others, number: run})
+                others = {n: [other.nothing()] for n, other in joins if n != number}
+                yield from self._produce(max(self._layout), {}, {**others, number: [run]})
 
     def _numbered_joins(self) -> list[tuple[int, JoinBlock]]:
         return [(n, block) for n, block in self.blocks.items() if isinstance(block, JoinBlock)]
@@ -159,12 +180,20 @@ class Pipeline:
         self.program = program
         for instruction in program.instructions:
             self._send(instruction)
-        settled = {number: block.settle(position) for number, block in self._numbered_joins()}
+        settled: dict[int, Iterable[Run]] = {
+            number: [block.settle(position)] for number, block in self._numbered_joins()
+        }
+        for number, block in self.blocks.items():
+            if isinstance(block, AggregateBlock):
+                settled[number] = block.settle(position)
         if settled:
             yield from self._produce(max(self._layout), {}, settled)
 
     def _produce(
-        self, number: int, runs: Mapping[int, Run], settled: Mapping[int, Run] | None = None
+        self,
+        number: int,
+        runs: Mapping[int, Run],
+        settled: Mapping[int, Iterable[Run]] | None = None,
     ) -> Iterator[Run]:
         """The runs that a block makes, one after another."""
         instruction, block = self._layout[number], self.blocks.get(number)
@@ -176,15 +205,35 @@ class Pipeline:
                 left, right = instruction.inputs
                 yield from block.process((runs[left], runs[right]))
             else:
-                yield settled[number]
+                yield from settled[number]
         elif isinstance(block, UnionBlock) and isinstance(instruction, UnionRows):
             made = [list(self._produce(i, runs, settled)) for i in instruction.inputs]
             nothing = empty_run(self.schema)
             yield block.process([concatenate(part) if part else nothing for part in made])
-        elif isinstance(block, SelectBlock | ProjectBlock):
-            assert isinstance(instruction, SelectRows | ProjectColumns)
+        elif isinstance(block, AggregateBlock) and isinstance(instruction, AggregateRows):
+            for run in self._produce(instruction.input, runs, settled):
+                yield from block.process(run)
+            if settled is not None:
+                yield from settled.get(number, ())
+        elif isinstance(block, SelectBlock | OrderBlock | ProjectBlock):
+            assert isinstance(instruction, SelectRows | OrderRows | ProjectColumns)
             for run in self._produce(instruction.input, runs, settled):
                 yield block.process(run)
+
+    def merge(self, parts: Sequence[PartialBatch], position: int) -> tuple[int, Iterator[Run]]:
+        """Take tuples that were folded elsewhere; the program has one aggregate, of one stream.
+
+        They are judged by what was promised before, and close windows at ``position``. Returns how
+        many were late, and the rows.
+        """
+        [block] = self.aggregates
+        number = next(n for n, known in self.blocks.items() if known is block)
+        late = sum(block.merge(part) for part in parts)
+        highest = [part.highest for part in parts if part.highest is not None]
+        if not highest:
+            return late, iter(())
+        settled = {number: block.advance(max(highest), position)}
+        return late, self._produce(max(self._layout), {}, settled)
 
     def measures(self) -> dict[str, Any]:
         """What the blocks have counted, and the state of their windows."""
@@ -197,6 +246,7 @@ class Pipeline:
             "window_tuples": [len(side.rows) for join in joins for side in join.sides],
             "expired_tuples": [side.rows.first for join in joins for side in join.sides],
             "window_bytes": self.nbytes,
+            **_aggregate_measures(self.aggregates),
             "cores": core_figures(joins),
             **({"latency": latencies([join.latency for join in joins])} if joins else {}),
         }
@@ -218,7 +268,15 @@ class Pipeline:
     @property
     def nbytes(self) -> int:
         """The memory of all windows."""
-        return sum(side.nbytes for join in self.joins for side in join.sides)
+        windows = sum(side.nbytes for join in self.joins for side in join.sides)
+        rest = (b for b in self.blocks.values() if isinstance(b, AggregateBlock | OrderBlock))
+        return windows + sum(block.nbytes for block in rest)
+
+
+def _aggregate_measures(blocks: list[AggregateBlock]) -> dict[str, Any]:
+    """How many groups, panes and open windows aggregates have; nothing if there are none."""
+    found = [block.measures() for block in blocks]
+    return {name: [one[name] for one in found] for name in (found[0] if found else {})}
 
 
 def can_share(program: Program) -> bool:
@@ -226,7 +284,10 @@ def can_share(program: Program) -> bool:
 
     One inner join can be shared, and what has no join at all. Outer, semi and anti joins need to
     know that no core has found a partner; a union of joins needs the order of its branches.
+    Aggregates and ORDER BY need to see every tuple.
     """
+    if any(isinstance(i, AggregateRows | OrderRows) for i in program.instructions):
+        return False
     if not program.joins:
         return True
     alone = not any(isinstance(i, UnionRows) for i in program.instructions)

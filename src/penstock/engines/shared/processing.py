@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.run import Control, Ended, Promise, Run, concatenate, empty_run
+from penstock.engines.shared.memory import keep_freed_memory
 from penstock.engines.shared.pieces import Event, Piece
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, Running
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ResultDoesNotFit
 from penstock.kernels.merging import places_of
 from penstock.program.instructions import (
     Change,
@@ -37,6 +38,7 @@ class Processing(Generic[Q]):
     """
 
     def __init__(self, registry: Registry[Q]) -> None:
+        keep_freed_memory()
         self._registry = registry
         self.position = 0
         self.ignored_punctuations = 0
@@ -257,6 +259,13 @@ class QueryFailed(PenstockError):
 
 def failure_of(query: Q, error: Exception) -> PenstockError:
     """The error of a query that cannot go on; it names what happened inside."""
+    if isinstance(error, ResultDoesNotFit):
+        stopped = QueryFailed(
+            f"query {query.name!r} is stopped: {error.what}; every other query has taken the input",
+            error.remedy,
+        )
+        stopped.__cause__ = error
+        return stopped
     what = error.what if isinstance(error, PenstockError) else error
     failure = QueryFailed(
         f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {what}); "

@@ -1,4 +1,4 @@
-"""Let a join or a selection hand on only the columns that something after it reads.
+"""Let a join, an aggregate or a selection hand on only the columns that something after it reads.
 
 The windows keep whole tuples, because a later change may read other columns; what this rule saves
 is gathering the others for every pair, or filtering them.
@@ -6,51 +6,110 @@ is gathering the others for every pair, or filtering them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from penstock.sql.expressions import Column, Expression, rebuild, walk
-from penstock.sql.plan import Join, Output, Plan, Select
-from penstock.sql.rules.over_selects import over_selects
+from penstock.sql.plan import Aggregate, Call, Join, Output, Plan, Select, SortKey, Union
+
+Kept = tuple[tuple[int, ...], tuple[int, ...]]
+"""The columns of either side that are read."""
 
 
 def push_down_projection(plan: Plan) -> Plan:
     """Fill in ``columns`` of joins and ``kept`` of selections, and renumber what is above them."""
-    return over_selects(plan, _prune)
+    if isinstance(plan.body, Union):
+        branches = (_prune(select, (), False)[0] for select in plan.body.branches)
+        return replace(plan, body=Union(tuple(branches)))
+    body, sort = _prune(plan.body, plan.sort, bool(plan.sort) or plan.limit is not None)
+    return replace(plan, body=body, sort=sort)
 
 
-def _prune(select: Select) -> Select:
-    join = select.source
-    if not isinstance(join, Join):
-        return _prune_scan(select)
-    read: tuple[set[int], set[int]] = (set(), set())
-    for expression in (select.where, *(column.expression for column in select.columns)):
+def _prune(
+    select: Select, sort: tuple[SortKey, ...], is_ordered: bool
+) -> tuple[Select, tuple[SortKey, ...]]:
+    source = select.source
+    if isinstance(source, Aggregate):
+        select = replace(select, source=_prune_below(source))
+    elif is_ordered:
+        return select, sort  # rows are held until the end; a change may read other columns of them
+    elif isinstance(source, Join):
+        return _prune_join(select, source, sort)
+    # The condition still reads all columns; the select list and the order read what passes.
+    above = [c.expression for c in select.columns] + [key.expression for key in sort]
+    read = set(_read(above)[0])
+    if is_ordered and isinstance(source, Aggregate) and source.window is not None:
+        read.add(source.window_column)
+    kept = tuple(sorted(read))
+    renumber = _renumbering((kept, ()))
+    columns, keys = _outputs(select.columns, renumber), _sorted(sort, renumber)
+    return replace(select, columns=columns, kept=kept), keys
+
+
+def _prune_join(
+    select: Select, join: Join, sort: tuple[SortKey, ...]
+) -> tuple[Select, tuple[SortKey, ...]]:
+    outputs = [c.expression for c in select.columns]
+    columns = _read([select.where, *outputs, *(key.expression for key in sort)])
+    renumber = _renumbering(columns)
+    pruned = replace(
+        select,
+        source=replace(join, columns=columns),
+        where=renumber(select.where),
+        columns=_outputs(select.columns, renumber),
+    )
+    return pruned, _sorted(sort, renumber)
+
+
+def _prune_below(aggregate: Aggregate) -> Aggregate:
+    """An aggregate of a join reads what its condition, keys and calls do."""
+    if not isinstance(aggregate.source, Join):
+        return aggregate
+    keys = [key.expression for key in aggregate.keys]
+    conditions = [call.condition for call in aggregate.calls]
+    arguments = [call.argument for call in aggregate.calls if call.argument is not None]
+    columns = _read([aggregate.where, *keys, *conditions, *arguments])
+    renumber = _renumbering(columns)
+
+    def renumbered(call: Call) -> Call:
+        argument = None if call.argument is None else renumber(call.argument)
+        return replace(call, argument=argument, condition=renumber(call.condition))
+
+    return replace(
+        aggregate,
+        source=replace(aggregate.source, columns=columns),
+        where=renumber(aggregate.where),
+        keys=_outputs(aggregate.keys, renumber),
+        calls=tuple(map(renumbered, aggregate.calls)),
+    )
+
+
+def _read(expressions: Iterable[Expression]) -> Kept:
+    """The columns of each side that the expressions read."""
+    found: tuple[set[int], set[int]] = (set(), set())
+    for expression in expressions:
         for node in walk(expression):
             if isinstance(node, Column):
-                read[node.side].add(node.index)
-    columns = (tuple(sorted(read[0])), tuple(sorted(read[1])))
+                found[node.side].add(node.index)
+    return tuple(sorted(found[0])), tuple(sorted(found[1]))
 
+
+def _renumbering(columns: Kept) -> Callable[[Expression], Expression]:
     def renumber(expression: Expression) -> Expression:
         if isinstance(expression, Column):
             return replace(expression, index=columns[expression.side].index(expression.index))
         return rebuild(expression, renumber)
 
-    return replace(
-        select,
-        source=replace(join, columns=columns),
-        where=renumber(select.where),
-        columns=tuple(Output(c.name, renumber(c.expression)) for c in select.columns),
-    )
+    return renumber
 
 
-def _prune_scan(select: Select) -> Select:
-    """The condition still reads all columns; the select list reads what passes."""
-    nodes = [node for column in select.columns for node in walk(column.expression)]
-    kept = tuple(sorted({node.index for node in nodes if isinstance(node, Column)}))
+def _outputs(
+    columns: tuple[Output, ...], renumber: Callable[[Expression], Expression]
+) -> tuple[Output, ...]:
+    return tuple(Output(column.name, renumber(column.expression)) for column in columns)
 
-    def renumber(expression: Expression) -> Expression:
-        if isinstance(expression, Column):
-            return replace(expression, index=kept.index(expression.index))
-        return rebuild(expression, renumber)
 
-    columns = tuple(Output(c.name, renumber(c.expression)) for c in select.columns)
-    return replace(select, columns=columns, kept=kept)
+def _sorted(
+    keys: tuple[SortKey, ...], renumber: Callable[[Expression], Expression]
+) -> tuple[SortKey, ...]:
+    return tuple(replace(key, expression=renumber(key.expression)) for key in keys)

@@ -24,7 +24,7 @@ from penstock.sql.expressions import (
     conjuncts,
     sides,
 )
-from penstock.sql.plan import Join, Plan, Select
+from penstock.sql.plan import Aggregate, Join, Plan, Select
 from penstock.sql.rules.over_selects import over_selects
 
 LOGIC = frozenset({"and", "or", "not"})
@@ -37,9 +37,13 @@ def split_join_predicate(plan: Plan) -> Plan:
 
 
 def _split(select: Select) -> Select:
-    join = select.source
-    if not isinstance(join, Join):
-        return select
+    source = select.source
+    if isinstance(source, Aggregate) and isinstance(source.source, Join):
+        return replace(select, source=replace(source, source=_split_join(source.source)))
+    return replace(select, source=_split_join(source)) if isinstance(source, Join) else select
+
+
+def _split_join(join: Join) -> Join:
     one_sided: tuple[list[Expression], list[Expression]] = ([], [])
     compiled: list[Expression] = []
     residual: list[Expression] = []
@@ -52,13 +56,12 @@ def _split(select: Select) -> Select:
             compiled.append(term)
         else:
             residual.append(term)
-    split = replace(
+    return replace(
         join,
         filters=(conjunction(tuple(one_sided[0])), conjunction(tuple(one_sided[1]))),
         compiled=conjunction(tuple(compiled)),
         residual=conjunction(tuple(residual)),
     )
-    return replace(select, source=split)
 
 
 def compiles(condition: Expression) -> bool:

@@ -1,0 +1,334 @@
+"""Aggregation and GROUP BY: the rows of every window, by group, when the window closes.
+
+Why it is exact whatever the size of the runs. A tuple counts in those of its windows that are open
+when it comes. A tuple that misses none of its windows belongs to windows alone that close after it
+has come, so all such tuples of a run may be folded into their panes first, and the windows of the
+run be closed after that, one event after another. The others, the late ones, are folded in between:
+after the windows that they missed have closed, and before any other does. So each window is made of
+exactly the tuples that came before the event that closed it.
+
+Windows come oldest first, since promises never go back, and at the position of the event that
+closed them. This is the aggregation-GroupBy unit of Najafi 2019 §7.1.5, whose END_MESSAGE is the
+end of the stream, with the windows of Oge et al. 2013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock, clock_of
+from penstock.blocks.aggregate_output import WindowOutput
+from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.emission import Emissions, Span, open_at
+from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partials import Arrivals, Layout
+from penstock.blocks.plain_groups import Groups
+from penstock.blocks.run import Control, Ended, Run
+from penstock.blocks.state import BlockState
+from penstock.blocks.window_panes import PaneWindows
+from penstock.kernels.evaluate import evaluate, select
+from penstock.kernels.vector import Failures, Mask, Vector, vector_of
+from penstock.program.blocks import AggregateRows
+from penstock.sql.expressions import TRUE, Expression
+from penstock.streams.batches import no_rows, take
+
+MOST_CELLS = 1 << 18
+"""Windows are closed in parts of about so many cells."""
+FEWEST_GROUPS = 1024
+"""So many groups are kept however few of them are left in any pane."""
+
+
+class AggregateBlock:
+    """Windows of groups. Takes runs of its input and yields runs of rows.
+
+    Parameters
+    ----------
+    instruction
+        The calls, keys and windows; :meth:`program` takes another one later.
+    stream
+        The name of the input, for letters.
+    """
+
+    def __init__(self, instruction: AggregateRows, stream: str) -> None:
+        self.failures = Failures()
+        self._programs = 0
+        self._numbers = 0
+        self._closings = 0
+        self._numbering = 0
+        self._due = LOWEST
+        self._span = Span()
+        since = [0] * len(instruction.calls)
+        self._layout = Layout(instruction.calls, instruction.counted, since)
+        self._groups = Groups([key.type for key in instruction.keys])
+        self.clock = clock_of(instruction, stream)
+        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self._configure(instruction)
+
+    def _configure(self, instruction: AggregateRows) -> None:
+        self._instruction = instruction
+        self._output = WindowOutput(instruction, self.clock)
+        self._nothing = no_rows(instruction.schema)
+
+    def program(self, instruction: AggregateRows) -> None:
+        """Take other calls, another condition, size or slack; panes and groups are kept."""
+        self._programs += 1
+        self._layout = self._layout.changed(instruction.calls, instruction.counted, self._programs)
+        self.clock.program(instruction)
+        self.windows.program(self._layout, self.clock.grid)
+        self._configure(instruction)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of panes and groups."""
+        return self.windows.nbytes + self._groups.nbytes
+
+    def measures(self) -> dict[str, int]:
+        """How many groups, panes and open windows there are."""
+        return {"groups": len(self._groups), **self.windows.measures(self.clock.open)}
+
+    # -- a run ------------------------------------------------------------------------------
+
+    def process(self, run: Run) -> Iterator[Run]:
+        """Yield the rows of the windows that close in this run, oldest first.
+
+        The last run yielded has no rows but the controls and letters of the whole.
+        """
+        self._compact()
+        judged = self.clock.judge(run)
+        if self._instruction.emit_empty:
+            events = self._span.emissions(judged, self.clock.grid)
+        else:
+            events = Emissions.of(judged.closings)
+        yield from self._windows(judged, events)
+        controls: list[Control] = list(self._output.promises(events))
+        if judged.ended is not None:
+            controls.append(Ended(judged.ended))
+        letters = (*run.letters, *judged.letters)
+        yield Run((self._nothing,), np.empty(0, np.int64), tuple(controls), letters)
+
+    def settle(self, position: int) -> Iterator[Run]:
+        """Close what the program in force lets close, at ``position``."""
+        opened, self.clock.open = self.clock.open, self.clock.settled()
+        if self.clock.open > opened:
+            closings = Closings.one(position, self.clock.open, 0)
+            emits = self._instruction.emit_empty
+            events = self._span.settled(closings) if emits else Emissions.of(closings)
+            yield from self._closed(events, 0, 1)
+            promises = tuple(self._output.promises(events))
+            yield Run((self._nothing,), np.empty(0, np.int64), promises)
+        if self.clock.open > LOWEST:
+            self.windows.forget(self.clock.open)
+
+    def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
+        """Fold the tuples in and close windows, in the order that this file's argument asks for."""
+        passed = self._passed(judged)
+        done = 0
+        if passed is None or len(passed):
+            arrivals, groups = self._arrivals(judged, passed)
+            ticks = judged.ticks if passed is None else judged.ticks[passed]
+            if not len(judged.behind):
+                self.windows.lift(ticks, groups, arrivals)
+            else:
+                rows = np.arange(len(judged.run)) if passed is None else passed
+                behind = np.isin(rows, judged.behind)
+                on_time = np.flatnonzero(~behind)
+                if len(on_time):
+                    mine = None if groups is None else groups[on_time]
+                    self.windows.lift(ticks[on_time], mine, arrivals, on_time)
+                behind &= self.clock.grid.last_of(ticks) >= open_at(judged.open, rows)
+                late = np.flatnonzero(behind)
+                before = events.before_row(rows[late])
+                for stop in np.unique(before).tolist():
+                    yield from self._closed(events, done, stop)
+                    done = stop
+                    those = late[before == stop]
+                    mine = None if groups is None else groups[those]
+                    self.windows.lift_late(ticks[those], mine, arrivals, those)
+        yield from self._closed(events, done, len(events))
+
+    def _passed(self, judged: Judged) -> Indices | None:
+        """The rows for which WHERE is true and that are in some window; None if all are."""
+        where, grid = self._instruction.where, self.clock.grid
+        if not len(judged.run):
+            return np.empty(0, np.int64)
+        mask = None
+        if where != TRUE:
+            mask = select(judged.run.inputs, where, self.failures)
+        if grid.size < grid.slide:
+            inside = grid.first_of(judged.ticks) <= grid.last_of(judged.ticks)
+            mask = inside if mask is None else mask & inside
+        return None if mask is None or mask.all() else np.flatnonzero(mask)
+
+    def _arrivals(self, judged: Judged, passed: Indices | None) -> tuple[Arrivals, Indices | None]:
+        """What the calls want to know of the tuples that passed, and the group of each."""
+        run = judged.run
+        numbers = np.arange(self._numbers, self._numbers + len(run))
+        self._numbers += len(run)
+        inputs, times = run.inputs, judged.times
+        if passed is not None:
+            inputs = tuple(take(batch, passed) for batch in inputs)
+            numbers = numbers[passed]
+            times = None if times is None else times[passed]
+        arguments: dict[Expression, Vector] = {}
+        filters: dict[Expression, Mask] = {}
+        for call in self._instruction.calls:
+            if call.condition != TRUE and call.condition not in filters:
+                filters[call.condition] = select(inputs, call.condition, self.failures)
+            if call.argument is not None and call.argument not in arguments:
+                arguments[call.argument] = evaluate(call.argument, inputs, self.failures)
+        groups = None
+        if self._instruction.keys:
+            keys = [evaluate(k.expression, inputs, self.failures) for k in self._instruction.keys]
+            groups = self._groups.number(keys)
+            self._make_room()
+        return Arrivals(arguments, filters, times, numbers), groups
+
+    def _make_room(self) -> None:
+        """Let every group have a cell; groups that are gone are forgotten when room is short."""
+        if len(self._groups) > self.windows.width:
+            self.windows.widen(max(len(self._groups), 2 * self.windows.width))
+
+    # -- closing ----------------------------------------------------------------------------
+
+    def _closed(self, events: Emissions, start: int, stop: int) -> Iterator[Run]:
+        """Bring out what the events from ``start`` to before ``stop`` do."""
+        while start < stop:
+            end = start + 1
+            empty = bool(events.empty[start])
+            while end < stop and events.empty[end] == empty:
+                end += 1
+            for windows in self._to_emit(int(events.stops[end - 1])):
+                which = np.searchsorted(events.stops[start:end], windows, side="right")
+                partials = self.windows.empty(windows) if empty else self.windows.close(windows)
+                yield from self._output.rows(
+                    windows,
+                    events.positions[start:end][which],
+                    partials,
+                    self.windows.width,
+                    self._groups,
+                )
+                self._closings += len(windows)
+            self._due = max(self._due, int(events.stops[end - 1]))
+            self.windows.forget(int(events.opens[end - 1]))
+            start = end
+
+    def _to_emit(self, stop: int) -> Iterator[Indices]:
+        """The windows before ``stop`` that are due and have rows, in parts of a bounded size."""
+        most = max(1, MOST_CELLS // self.windows.width)
+        if self._instruction.window is None and not self._instruction.keys:
+            yield np.zeros(1, np.int64)
+        elif not self._instruction.emit_empty:
+            windows = self.windows.filled(self._due, stop)
+            for first in range(0, len(windows), most):
+                yield windows[first : first + most]
+        elif self._span.first is not None:
+            for first in range(max(self._due, self._span.first), stop, most):
+                yield np.arange(first, min(first + most, stop))
+
+    def _compact(self) -> None:
+        """Forget the groups that are in no pane, once they are most of them.
+
+        To be called when no tuple is on its way into a cell. Looking costs as much as closing a
+        window for every pane there is, so it is done once in so many windows.
+        """
+        if len(self._groups) < FEWEST_GROUPS or self._closings < len(self.windows):
+            return
+        self._closings = 0
+        live = self.windows.live_groups()
+        if 2 * len(live) < len(self._groups):
+            self._groups.keep(live)
+            self.windows.renumber(live)
+            self._numbering += 1
+
+    # -- state ------------------------------------------------------------------------------
+
+    def save(self) -> BlockState:
+        """The panes, the groups, and what was promised."""
+        columns = self.windows.save()
+        state = BlockState(
+            {
+                "failures": self.failures.count,
+                "programs": self._programs,
+                "numbers": self._numbers,
+                "since": list(self._layout.since),
+                "span": [self._span.first, self._span.last],
+                "due": self._due,
+                "clock": self.clock.save(),
+                "version": self.windows.version,
+                "numbering": self._numbering,
+                "groups": {"first": 0, "numbering": self._numbering},
+            },
+            columns=columns,
+        )
+        if self._instruction.keys:
+            fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
+            keys = self._groups.keys(np.arange(len(self._groups)))
+            batch = pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+            state.rows["groups"] = (batch.schema, [batch])
+        return state
+
+    def load(self, state: BlockState) -> None:
+        """Go on from a saved state, under the program that the block has."""
+        values = state.values
+        self.failures.count = values["failures"]
+        self._programs, self._numbers = values["programs"], values["numbers"]
+        self._numbering = values["numbering"]
+        self._span.first, self._span.last = values["span"]
+        self._due = values["due"]
+        instruction = self._instruction
+        self._layout = Layout(instruction.calls, instruction.counted, values["since"])
+        self.clock.load(values["clock"])
+        self.windows = PaneWindows(self._layout, self.clock.grid)
+        if self._instruction.keys:
+            self._groups = Groups([key.type for key in self._instruction.keys])
+            for batch in state.rows["groups"][1]:
+                self._groups.number([vector_of(column) for column in batch.columns])
+            self._make_room()
+        self.windows.load(state.columns, values["version"])
+
+    # -- tuples that are folded elsewhere ---------------------------------------------------
+
+    def fold(self, run: Run) -> Indices:
+        """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
+        run, ticks = self.clock.placed(run)
+        judged = Judged(run, ticks, None, LOWEST)
+        passed = self._passed(judged)
+        if passed is None or len(passed):
+            arrivals, groups = self._arrivals(judged, passed)
+            self.windows.lift(ticks if passed is None else ticks[passed], groups, arrivals)
+        return ticks
+
+    def group_keys(self) -> pa.RecordBatch | None:
+        """The keys of all groups, by number; None without GROUP BY."""
+        if not self._instruction.keys:
+            return None
+        fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
+        keys = self._groups.keys(np.arange(len(self._groups)))
+        return pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+
+    def merge(self, part: PartialBatch) -> int:
+        """Add tuples that were folded elsewhere; returns how many of them missed a window.
+
+        They are judged by what was promised before, all of them; nothing closes. Not for EMIT
+        EMPTY, whose rows depend on the order in which tuples come.
+        """
+        opened, grid = self.clock.open, self.clock.grid
+        first, last = grid.windows_of_panes(part.seen)
+        late = int(part.counts[(first < opened) & (first <= last)].sum())
+        groups = part.groups
+        if part.keys is not None and part.keys.num_rows:
+            numbers = self._groups.number([vector_of(column) for column in part.keys.columns])
+            self._make_room()
+            groups = numbers[groups]
+        self.windows.merge(part, groups, opened)
+        return late
+
+    def advance(self, highest: int, position: int) -> Iterator[Run]:
+        """Let windows close as after a tuple with that tick."""
+        self._compact()
+        if isinstance(self.clock, TimeClock):
+            self.clock.punctuator.advance(np.array([highest], np.int64))
+        yield from self.settle(position)

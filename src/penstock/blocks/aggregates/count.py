@@ -1,0 +1,85 @@
+"""COUNT(*) and COUNT(x): how many tuples, or how many of which the argument is not NULL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.blocks.aggregates.cells import Columns, Indices, Lifting, Part
+from penstock.sql.plan import Call
+
+
+class Counts:
+    """A number per cell."""
+
+    def __init__(self, count: int) -> None:
+        self.counts = np.zeros(count, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def like(self, count: int) -> Counts:
+        """As many cells with nothing in them."""
+        return Counts(count)
+
+    def lift(self, tuples: Lifting) -> None:
+        """Count every tuple whose argument is not NULL."""
+        cells = tuples.not_null().cells
+        if len(self.counts) <= 4 * len(cells):
+            self.counts += np.bincount(cells, minlength=len(self.counts))
+        else:
+            np.add.at(self.counts, cells, 1)
+
+    def combine(self, other: Counts) -> None:
+        """Add."""
+        self.counts += other.counts
+
+    def invert(self, other: Counts) -> None:
+        """Subtract."""
+        self.counts -= other.counts
+
+    def take(self, cells: Indices) -> Counts:
+        """Copies of these cells."""
+        taken = Counts(0)
+        taken.counts = self.counts[cells]
+        return taken
+
+    def put(self, cells: Indices, other: Counts) -> None:
+        """Let these cells be the others."""
+        self.counts[cells] = other.counts
+
+    def save(self) -> Columns:
+        """The numbers."""
+        return {"count": self.counts}
+
+    def load(self, columns: Columns) -> None:
+        """Be what was saved."""
+        self.counts = np.array(columns["count"])
+
+    @property
+    def nbytes(self) -> int:
+        return self.counts.nbytes
+
+
+def count_part(call: Call) -> Part:
+    """How many tuples of the call have an argument that is not NULL."""
+    return Part("count", call, Counts)
+
+
+@dataclass(frozen=True)
+class Count:
+    """COUNT."""
+
+    call: Call
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (count_part(self.call),)
+
+    def lower(self, parts: tuple[Any, ...]) -> Any:
+        """The numbers."""
+        [counts] = parts
+        return pa.array(counts.counts, pa.int64())

@@ -1,0 +1,40 @@
+"""VAR_POP, VAR_SAMP, STDDEV_POP, STDDEV_SAMP: from the exact sums of x and of x²."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.blocks.aggregates.cells import Part
+from penstock.blocks.aggregates.count import count_part
+from penstock.blocks.aggregates.exact import Sums, variances
+from penstock.blocks.aggregates.sum import sum_part
+from penstock.sql.plan import Call
+
+
+@dataclass(frozen=True)
+class Variance:
+    """The variance or its root, of the values themselves or as an estimate from a sample."""
+
+    call: Call
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        assert self.call.argument is not None
+        kind = self.call.argument.type
+        squares = Part("squares", self.call, lambda count: Sums(count, kind, squared=True))
+        return sum_part(self.call), squares, count_part(self.call)
+
+    def lower(self, parts: tuple[Any, ...]) -> Any:
+        """NULL of no value, and of a sample of one."""
+        sums, squares, counts = parts
+        sample = self.call.name.endswith("samp")
+        nothing = counts.counts <= (1 if sample else 0)
+        results = variances(sums, squares, counts.counts, sample)
+        if self.call.name.startswith("stddev"):
+            results = np.array([math.sqrt(r) if r >= 0 else r for r in results.tolist()])
+        return pa.array(results, pa.float64(), mask=nothing)

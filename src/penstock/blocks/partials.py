@@ -1,0 +1,283 @@
+"""The partial results of all calls of an aggregate, in the same cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from penstock.blocks.aggregates import aggregate_of
+from penstock.blocks.aggregates.cells import (
+    Aggregate,
+    Array,
+    Cells,
+    DoesNotFit,
+    Indices,
+    Lifting,
+    Part,
+)
+from penstock.blocks.aggregates.count import Counts
+from penstock.kernels.vector import Mask, Vector
+from penstock.sql.expressions import TRUE, Expression
+from penstock.sql.plan import Call
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Tuples that passed WHERE, and what the calls want to know of them.
+
+    Parameters
+    ----------
+    arguments
+        The values of each argument.
+    filters
+        Where each FILTER condition is true.
+    times, numbers
+        As in :class:`penstock.blocks.aggregates.cells.Lifting`.
+    """
+
+    arguments: Mapping[Expression, Vector]
+    filters: Mapping[Expression, Mask]
+    times: Indices | None
+    numbers: Indices
+
+    def lifting(self, call: Call, cells: Indices, rows: Indices | None) -> Lifting:
+        """Those rows (None: all of them) that the call takes, on their way into the cells."""
+        vector = None if call.argument is None else self.arguments[call.argument]
+        lifting = Lifting(cells, vector, self.times, self.numbers)
+        if rows is not None:
+            lifting = Lifting(self.numbers, vector, self.times, self.numbers).only(rows)
+            lifting = Lifting(cells, lifting.vector, lifting.times, lifting.numbers)
+        if call.condition == TRUE:
+            return lifting
+        passed = self.filters[call.condition]
+        return lifting.only(passed if rows is None else passed[rows])
+
+
+class Layout:
+    """The calls of an aggregate, and the parts that they share.
+
+    Parameters
+    ----------
+    calls
+        The calls, over the columns of the input.
+    counted
+        What tells calls apart; see :class:`penstock.program.blocks.AggregateRows`.
+    since
+        The program that each call came with. A call counts from its own program on, so it shares
+        no part with one that came before.
+    """
+
+    def __init__(
+        self, calls: Sequence[Call], counted: Sequence[Call], since: Sequence[int]
+    ) -> None:
+        self.calls = tuple(calls)
+        self.counted = tuple(counted) or self.calls
+        self.since = tuple(since)
+        self.aggregates: list[Aggregate] = [aggregate_of(call) for call in calls]
+        self.parts: list[Part] = []
+        self.keys: list[tuple[object, ...]] = []
+        self._places: list[tuple[int, ...]] = []
+        whose = zip(self.aggregates, self.counted, self.since, strict=True)
+        for aggregate, call, program in whose:
+            self._places.append(tuple(self._place(part, call, program) for part in aggregate.parts))
+
+    def _place(self, part: Part, call: Call, program: int) -> int:
+        key = (part.kind, call.argument, call.condition, program)
+        if key not in self.keys:
+            self.keys.append(key)
+            self.parts.append(part)
+        return self.keys.index(key)
+
+    def changed(self, calls: Sequence[Call], counted: Sequence[Call], program: int) -> Layout:
+        """The layout of other calls; those that stay keep the program that they came with."""
+        known = dict(zip(self.counted, self.since, strict=True))
+        return Layout(calls, counted, [known.get(call, program) for call in counted or calls])
+
+    def lower(self, parts: Sequence[Cells]) -> list[Any]:
+        """The results of every call; :class:`DoesNotFit` with the first cell of all."""
+        results, failures = [], []
+        for i, (aggregate, places) in enumerate(zip(self.aggregates, self._places, strict=True)):
+            try:
+                results.append(aggregate.lower(tuple(parts[place] for place in places)))
+            except DoesNotFit as error:
+                failures.append((error.cell, i, error.value))
+        if failures:
+            cell, call, value = min(failures)
+            raise CallDoesNotFit(cell, self.calls[call], value)
+        return results
+
+
+class CallDoesNotFit(Exception):
+    """A result that its type cannot hold, in which cell, and of which call."""
+
+    def __init__(self, cell: int, call: Call, value: str) -> None:
+        super().__init__(f"{call}: {value}")
+        self.cell = cell
+        self.call = call
+        self.value = value
+
+
+class Bundle:
+    """Cells of several parts that are moved together."""
+
+    def __init__(self, members: Iterable[Any]) -> None:
+        self.members: list[Any] = list(members)
+
+    def like(self, count: int) -> Bundle:
+        """As many cells with nothing in them."""
+        return Bundle(cells.like(count) for cells in self.members)
+
+    def take(self, cells: Indices) -> Bundle:
+        """Copies of these cells."""
+        return Bundle(part.take(cells) for part in self.members)
+
+    def put(self, cells: Indices, other: Bundle) -> None:
+        """Let these cells, all different, be the others."""
+        for mine, theirs in zip(self.members, other.members, strict=True):
+            mine.put(cells, theirs)
+
+    def combine(self, other: Bundle) -> None:
+        """Add the tuples of the same cells of others."""
+        for mine, theirs in zip(self.members, other.members, strict=True):
+            mine.combine(theirs)
+
+    def invert(self, other: Bundle) -> None:
+        """Take off the tuples of the same cells of others; of invertible parts alone."""
+        for mine, theirs in zip(self.members, other.members, strict=True):
+            mine.invert(theirs)
+
+    def only(self, places: Sequence[int]) -> Bundle:
+        """Some of the parts; the cells are the same."""
+        return Bundle(self.members[place] for place in places)
+
+
+def stacked(first: Bundle, rows: Bundle, count: int, width: int) -> Bundle:
+    """A row of ``width`` cells, and ``count`` rows after it."""
+    made = first.like((count + 1) * width)
+    made.put(np.arange(width), first)
+    if count:
+        made.put(np.arange(width, (count + 1) * width), rows)
+    return made
+
+
+def scan(rows: Bundle, count: int, width: int, backwards: bool = False) -> None:
+    """Let every one of ``count`` rows be all rows up to it (``backwards``: from it on) as one.
+
+    In a logarithmic number of steps, each of which combines every row with one twice as far off.
+    """
+    step = 1
+    while step < count:
+        near, far = np.arange((count - step) * width), np.arange(step * width, count * width)
+        sums = rows.take(near)
+        sums.combine(rows.take(far))
+        rows.put(near if backwards else far, sums)
+        step *= 2
+
+
+def total(rows: Bundle, count: int, width: int) -> Bundle:
+    """All rows as one; there is one at least."""
+    while count > 1:
+        half = count // 2
+        upper = rows.take(np.arange((count - half) * width, count * width))
+        rows = rows.take(np.arange((count - half) * width))
+        sums = rows.take(np.arange(half * width))
+        sums.combine(upper)
+        rows.put(np.arange(half * width), sums)
+        count -= half
+    return rows
+
+
+def cells_of_rows(rows: Indices, width: int) -> Indices:
+    """The cells of rows, one row after another."""
+    return (rows[:, None] * width + np.arange(width)).reshape(-1)
+
+
+class Partials:
+    """Cells with the number of tuples in each, and a partial result of every part."""
+
+    def __init__(self, layout: Layout, count: int) -> None:
+        self.layout = layout
+        self.all = Bundle([Counts(count), *(part.make(count) for part in layout.parts)])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def rows(self) -> Counts:
+        counts: Counts = self.all.members[0]
+        return counts
+
+    @property
+    def nbytes(self) -> int:
+        return sum(cells.nbytes for cells in self.all.members)
+
+    @property
+    def invertible(self) -> list[int]:
+        """The parts from which what was combined can be taken again."""
+        return [i for i, cells in enumerate(self.all.members) if hasattr(cells, "invert")]
+
+    def of(self, bundle: Bundle) -> Partials:
+        """Other cells of the same parts."""
+        made = Partials.__new__(Partials)
+        made.layout, made.all = self.layout, bundle
+        return made
+
+    def clear(self, cells: Indices) -> None:
+        """Take everything out of these cells, all different."""
+        self.all.put(cells, self.all.like(len(cells)))
+
+    def spread(self, count: int, new: Indices, old: Indices) -> None:
+        """Have ``count`` cells, of which ``new[i]`` is what ``old[i]`` was."""
+        wider = self.all.like(count)
+        wider.put(new, self.all.take(old))
+        self.all = wider
+
+    def lift(self, cells: Indices, arrivals: Arrivals, rows: Indices | None = None) -> None:
+        """Fold rows (None: all) of the arrivals into their cells."""
+        self.lift_into(self.all, range(len(self.all.members)), cells, arrivals, rows)
+
+    def lift_into(
+        self,
+        bundle: Bundle,
+        places: Iterable[int],
+        cells: Indices,
+        arrivals: Arrivals,
+        rows: Indices | None,
+    ) -> None:
+        """Fold rows into cells of the parts at these places."""
+        for place, mine in zip(places, bundle.members, strict=True):
+            if place == 0:
+                mine.lift(Lifting(cells, None, None, cells))
+            else:
+                mine.lift(arrivals.lifting(self.layout.parts[place - 1].call, cells, rows))
+
+    def program(self, layout: Layout) -> None:
+        """Have the parts of other calls; those that stay keep what they have."""
+        rows, *parts = self.all.members
+        known = dict(zip(self.layout.keys, parts, strict=True))
+        parts = [
+            known[key] if key in known else part.make(len(self))
+            for key, part in zip(layout.keys, layout.parts, strict=True)
+        ]
+        self.all, self.layout = Bundle([rows, *parts]), layout
+
+    def results(self) -> list[Any]:
+        """The results of every call."""
+        return self.layout.lower(self.all.members[1:])
+
+    def save(self) -> dict[str, Array]:
+        """All cells as arrays of numbers."""
+        return {
+            f"{i}.{name}": np.asarray(column)
+            for i, cells in enumerate(self.all.members)
+            for name, column in cells.save().items()
+        }
+
+    def load(self, columns: Mapping[str, Array]) -> None:
+        """Be the cells that were saved under the same layout."""
+        for i, cells in enumerate(self.all.members):
+            prefix = f"{i}."
+            cells.load({n[len(prefix) :]: c for n, c in columns.items() if n.startswith(prefix)})

@@ -1,0 +1,177 @@
+"""Windows from panes, one after another, at a cost that does not depend on how many panes each has.
+
+What can be subtracted is kept as one running window: the panes that enter are added, those that
+leave are taken off. The rest is kept as two stacks: of the older panes, every pane combined with
+all later ones up to a border, of the newer ones all combined; a window is one of the former and the
+latter. When a window begins past the border, the stacks are built anew at its end, so each pane is
+combined a constant number of times.
+
+Both work on many windows at once. Neither need be saved: they are made of the panes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.panes import PaneStore
+from penstock.blocks.partials import (
+    Arrivals,
+    Bundle,
+    Partials,
+    cells_of_rows,
+    scan,
+    stacked,
+    total,
+)
+
+
+class RunningWindows:
+    """The windows of a pane store, asked for in rising order."""
+
+    def __init__(self, store: PaneStore) -> None:
+        self._store = store
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the panes seen so far; they are read again from the store."""
+        self._sums: _Sums | None = None
+        self._stacks: _Stacks | None = None
+
+    def windows(self, begins: Indices, ends: Indices) -> Partials:
+        """A row of cells for each window, given by its first pane and the first one after it."""
+        store = self._store
+        places = store.partials.invertible
+        rest = [i for i in range(len(store.partials.all.members)) if i not in places]
+        members = dict(zip(places, self._added(begins, ends, places).members, strict=True))
+        if rest:
+            members.update(zip(rest, self._stacked(begins, ends, rest).members, strict=True))
+        return store.partials.of(Bundle(members[i] for i in sorted(members)))
+
+    def _added(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
+        first = int(begins[0])
+        if self._sums is None or first >= self._sums.end:
+            nothing = self._store.partials.all.only(places).like(self._store.width)
+            self._sums = _Sums(nothing, places, first, first)
+        return self._sums.windows(self._store, begins, ends)
+
+    def _stacked(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
+        if self._stacks is None:
+            self._stacks = _Stacks(places)
+        return self._stacks.windows(self._store, begins, ends)
+
+    def pass_over(self, first: int) -> None:
+        """The panes before this one are about to go."""
+        sums = self._sums
+        if sums is not None and sums.begin < first:
+            if first >= sums.end:
+                self._sums = None
+                return
+            leaving, taken = self._store.gather(sums.begin, first)
+            if len(leaving):
+                rows = taken.only(sums.places)
+                sums.value.invert(total(rows, len(leaving), self._store.width))
+            sums.begin = first
+
+    def changed(
+        self, panes: Indices, groups: Indices | None, arrivals: Arrivals, rows: Indices
+    ) -> None:
+        """Late tuples have been folded into panes; some of these may have been read before."""
+        sums = self._sums
+        if sums is not None:
+            inside = np.flatnonzero((panes >= sums.begin) & (panes < sums.end))
+            if len(inside):
+                cells = np.zeros(len(inside), np.int64) if groups is None else groups[inside]
+                lift = self._store.partials.lift_into
+                lift(sums.value, sums.places, cells, arrivals, rows[inside])
+        if self._stacks is not None and (panes < self._stacks.end).any():
+            self._stacks = None
+
+
+@dataclass
+class _Sums:
+    """The invertible parts of the panes from ``begin`` to before ``end``, as one row."""
+
+    value: Bundle
+    places: list[int]
+    begin: int
+    end: int
+
+    def windows(self, store: PaneStore, begins: Indices, ends: Indices) -> Bundle:
+        width = store.width
+        entering, added = store.gather(self.end, int(ends[-1]))
+        leaving, taken = store.gather(self.begin, int(begins[-1]))
+        added, taken = added.only(self.places), taken.only(self.places)
+        self.begin, self.end = int(begins[-1]), int(ends[-1])
+        if len(begins) == 1:
+            if len(entering):
+                self.value.combine(total(added, len(entering), width))
+            if len(leaving):
+                self.value.invert(total(taken, len(leaving), width))
+            return self.value.take(np.arange(width))
+        added = stacked(self.value, added, len(entering), width)
+        scan(added, len(entering) + 1, width)
+        windows = added.take(cells_of_rows(np.searchsorted(entering, ends), width))
+        if len(leaving):
+            taken = stacked(self.value.like(width), taken, len(leaving), width)
+            scan(taken, len(leaving) + 1, width)
+            windows.invert(taken.take(cells_of_rows(np.searchsorted(leaving, begins), width)))
+        last = (len(begins) - 1) * width
+        self.value = windows.take(np.arange(last, last + width))
+        return windows
+
+
+class _Stacks:
+    """The other parts: every older pane with all later ones up to ``_border``, and the newer ones
+    up to ``end`` as one row.
+    """
+
+    def __init__(self, places: list[int]) -> None:
+        self._places = places
+        self._older: Bundle | None = None
+        self._numbers: Indices = np.empty(0, np.int64)
+        self._border = 0
+        self._newer: Bundle | None = None
+        self.end = 0
+
+    def windows(self, store: PaneStore, begins: Indices, ends: Indices) -> Bundle:
+        width = store.width
+        made = store.partials.all.only(self._places).like(len(begins) * width)
+        done = 0
+        while done < len(begins):
+            if self._older is None or begins[done] >= self._border:
+                self._turn(store, int(begins[done]), int(ends[done]))
+            stop = int(np.searchsorted(begins, self._border))
+            part = self._some(store, begins[done:stop], ends[done:stop])
+            if stop - done == len(begins):
+                return part
+            made.put(np.arange(done * width, stop * width), part)
+            done = stop
+        return made
+
+    def _turn(self, store: PaneStore, begin: int, end: int) -> None:
+        """Make the older stack of the panes of a window; nothing is newer."""
+        self._numbers, rows = store.gather(begin, end)
+        rows = rows.only(self._places)
+        count = len(self._numbers)
+        scan(rows, count, store.width, backwards=True)
+        nothing = rows.like((count + 1) * store.width)
+        nothing.put(np.arange(count * store.width), rows)
+        self._older, self._newer = nothing, rows.like(store.width)
+        self._border = self.end = end
+
+    def _some(self, store: PaneStore, begins: Indices, ends: Indices) -> Bundle:
+        """The windows that begin before the border."""
+        width = store.width
+        assert self._older is not None and self._newer is not None
+        made = self._older.take(cells_of_rows(np.searchsorted(self._numbers, begins), width))
+        entering, rows = store.gather(self.end, int(ends[-1]))
+        newer = stacked(self._newer, rows.only(self._places), len(entering), width)
+        scan(newer, len(entering) + 1, width)
+        made.combine(newer.take(cells_of_rows(np.searchsorted(entering, ends), width)))
+        last = len(entering) * width
+        self._newer = newer.take(np.arange(last, last + width))
+        self.end = max(self.end, int(ends[-1]))
+        return made

@@ -1,0 +1,157 @@
+"""Kernel ``panes``: a tuple is folded once, into its pane; windows are made of panes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.panes import PaneStore
+from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials
+from penstock.blocks.running import RunningWindows
+from penstock.blocks.window_grid import WindowGrid
+
+
+class PaneWindows:
+    """The windows of an aggregate, as panes. ``width`` is how many groups there is room for."""
+
+    def __init__(self, layout: Layout, grid: WindowGrid) -> None:
+        self._grid = grid
+        self._store = PaneStore(layout)
+        self._running = RunningWindows(self._store)
+
+    def program(self, layout: Layout, grid: WindowGrid) -> None:
+        """Take other calls or another size; panes are kept."""
+        self._grid = grid
+        if grid.size < grid.slide:
+            first, last = grid.windows_of_panes(self._store.numbers)
+            self._store.remove(self._store.numbers[first > last])
+        if layout.keys != self._store.partials.layout.keys:
+            self._store.touch(self._store.numbers.tolist())
+        self._store.partials.program(layout)
+        self._running.reset()
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    @property
+    def width(self) -> int:
+        return self._store.width
+
+    @property
+    def nbytes(self) -> int:
+        return self._store.nbytes
+
+    def measures(self, opened: int) -> dict[str, int]:
+        """How many panes there are, and how many windows that have a tuple and are open."""
+        return {
+            "panes": len(self._store),
+            "windows_open": len(self.filled(opened, int(np.iinfo(np.int64).max))),
+        }
+
+    def lift(
+        self,
+        ticks: Indices,
+        groups: Indices | None,
+        arrivals: Arrivals,
+        rows: Indices | None = None,
+    ) -> None:
+        """Fold rows (None: all) of the arrivals, which missed no window, into their panes."""
+        self._store.lift(self._grid.pane_of(ticks), groups, arrivals, rows)
+
+    def lift_late(
+        self, ticks: Indices, groups: Indices | None, arrivals: Arrivals, rows: Indices
+    ) -> None:
+        """Fold rows of the arrivals that missed windows which are closed by now."""
+        panes = self._grid.pane_of(ticks)
+        self._store.lift(panes, groups, arrivals, rows)
+        self._running.changed(panes, groups, arrivals, rows)
+
+    def filled(self, first: int, stop: int) -> Indices:
+        """The windows from ``first`` to before ``stop`` that have a tuple."""
+        panes = self._store.numbers
+        if not len(panes):
+            return panes
+        low, high = self._grid.windows_of_panes(panes)
+        low = np.maximum(low, first)
+        low[1:] = np.maximum(low[1:], high[:-1] + 1)
+        high = np.minimum(high, stop - 1)
+        counts = np.maximum(high - low + 1, 0)
+        before = np.cumsum(counts) - counts
+        return np.repeat(low - before, counts) + np.arange(int(counts.sum()))
+
+    def close(self, windows: Indices) -> Partials:
+        """A row of cells for each of these windows, which rise and come after all before."""
+        begins = self._grid.pane_of(windows * self._grid.slide + self._grid.begin(0))
+        ends = self._grid.pane_of(windows * self._grid.slide + self._grid.end(0))
+        return self._running.windows(begins, ends)
+
+    def empty(self, windows: Indices) -> Partials:
+        """A row of cells with nothing in them for each window."""
+        store = self._store
+        return store.partials.of(store.partials.all.like(len(windows) * store.width))
+
+    def forget(self, before: int) -> None:
+        """No window before this one will be asked for any more."""
+        if before > self._last():
+            self._running.reset()
+            self._store.drop(int(np.iinfo(np.int64).max))
+        else:
+            first = self._grid.border(self._grid.begin(before))
+            self._running.pass_over(first)
+            self._store.drop(first)
+
+    def _last(self) -> int:
+        """The last window that has a tuple."""
+        panes = self._store.numbers[-1:]
+        return int(self._grid.windows_of_panes(panes)[1][0]) if len(panes) else -1 << 63
+
+    def widen(self, width: int) -> None:
+        """Have room for that many groups."""
+        self._store.widen(width)
+        self._running.reset()
+
+    def live_groups(self) -> Indices:
+        """The groups that have a tuple in some pane."""
+        return self._store.live_groups()
+
+    def renumber(self, kept: Indices) -> None:
+        """Let group ``kept[i]`` be number ``i`` from here on; nothing is of any other."""
+        self._store.renumber(kept, max(1, len(kept)))
+        self._running.reset()
+
+    @property
+    def version(self) -> int:
+        return self._store.version
+
+    def save(self) -> dict[str, Array]:
+        """The panes; see :meth:`PaneStore.save`."""
+        return self._store.save()
+
+    def load(self, columns: dict[str, Array], version: int) -> None:
+        """Be the panes that were saved; there is room for their groups."""
+        self._store.load(columns, version)
+
+    # -- cells of other panes ---------------------------------------------------------------
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells there is room for."""
+        return len(self._store.partials)
+
+    def cells(self) -> tuple[Indices, Indices, Bundle]:
+        """Every cell that has a tuple: its pane, its group, and the cells themselves."""
+        return self._store.cells()
+
+    def saved(self, cells: Bundle) -> dict[str, Array]:
+        """Such cells as columns."""
+        return self._store.partials.of(cells).save()
+
+    def merge(self, part: PartialBatch, groups: Indices, opened: int) -> None:
+        """Add the cells of panes that belong to a window from ``opened`` on."""
+        first, last = self._grid.windows_of_panes(part.panes)
+        chosen = np.flatnonzero(last >= np.maximum(first, opened))
+        if len(chosen):
+            self._store.merge(part, groups, chosen)
+        if (first[chosen] < opened).any():
+            self._running.reset()
