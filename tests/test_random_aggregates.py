@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,10 +11,12 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from penstock.engines.local.engine import Engine
+from penstock.errors import PenstockError
 from penstock.oracle.oracle import Oracle
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
 from penstock.streams.literals import physical_list
+from penstock.streams.schema import Stream
 from tests.random_aggregates import TIMES, aggregate_scripts, with_times
 from tests.random_scripts import Step, Times
 from tests.test_random_scripts import batch_of
@@ -91,12 +94,12 @@ class Run:
             if len(waiting) >= sizes[number % len(sizes)]:
                 self.engine.feed(waiting)
                 waiting = []
-                self._collect()
+                self.collect()
         self.engine.feed(waiting)
-        self._collect()
+        self.collect()
         return self.found
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         for query in (*self.engine.dropped, *self.engine.queries.values()):
             of = self.found.setdefault(query.name, {"rows": [], "late": [], "dead": []})
             for result in query.drain():
@@ -145,8 +148,8 @@ def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options
 SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
 BATCHES = st.sampled_from((1, 2, 7, 1000))
 # The fuzz profile asks for more than this, and gets it.
-MANY = settings(max_examples=max(400, settings().max_examples))
-SOME = settings(max_examples=max(150, settings().max_examples))
+MANY = settings(max_examples=max(250, settings().max_examples))
+SOME = settings(max_examples=max(100, settings().max_examples))
 
 
 @MANY
@@ -174,3 +177,56 @@ def test_aggregates_are_the_oracles_whatever_the_type_of_time(
     steps: list[Step], sizes: list[int], batch_rows: int, times: str
 ) -> None:
     compare(steps, sizes, TIMES[times], batch_rows=batch_rows, compile_predicates=False)
+
+
+LARGE = Stream.of(
+    "R",
+    pa.schema({"t": pa.int64(), "x": pa.int64(), "d": pa.decimal128(38, 2), "k": pa.bool_()}),
+    bounded=True,
+)
+LARGE_INTEGERS = st.sampled_from((1, -1, 2**63 - 1, -(2**63), 2**62))
+LARGE_DECIMALS = st.sampled_from(tuple(map(Decimal, ("1.00", "-1.00", f"{10**35}.00"))))
+ROWS = st.tuples(st.integers(0, 30), LARGE_INTEGERS, LARGE_DECIMALS, st.booleans())
+SUMS = (
+    "SELECT k, SUM(x) AS s FROM R [RANGE 10 SLIDE 5 WATTR t SLACK 4] GROUP BY k",
+    "SELECT SUM(d) AS s, window_start FROM R [RANGE 7 SLIDE 5 WATTR t SLACK 4]",
+    "SELECT SUM(x) AS s, COUNT(*) AS n FROM R [ROWS 4 SLIDE 3]",
+    "SELECT k, AVG(d) AS a, SUM(x) AS s FROM R GROUP BY k",
+)
+
+
+@SOME
+@given(st.lists(ROWS, max_size=25), st.sampled_from(SUMS), BATCHES)
+def test_a_sum_that_does_not_fit_stops_the_query_at_its_window(
+    rows: list[Any], text: str, piece: int
+) -> None:
+    columns = [[row[index] for row in rows] for index in range(len(LARGE.schema))]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, LARGE.schema, strict=True)],
+        schema=LARGE.schema,
+    )
+    batches = [batch.slice(start, piece) for start in range(0, len(rows), piece)]
+    events = [*(Tuples("R", part) for part in batches), End("R")]
+    oracle, engine = Oracle(), Engine()
+    oracle.create_stream(LARGE)
+    oracle.install("q", text)
+    run = Run(engine)
+    engine.feed([CreateStream(LARGE), Install("q", text)])
+    stopped = [failure(oracle.feed, [event]) for event in events]
+    failed = [failure(engine.feed, [event]) for event in events]
+    run.collect()
+    assert same_rows(run.found["q"]["rows"], oracle.rows["q"])
+    assert failed == [
+        error
+        and (f"query 'q' is stopped: {error[0]}; every other query has taken the input", error[1])
+        for error in stopped
+    ]
+
+
+def failure(feed: Any, events: list[Any]) -> tuple[str, str] | None:
+    """What the error says, if there is one."""
+    try:
+        feed(events)
+    except PenstockError as error:
+        return error.what, error.remedy
+    return None
