@@ -195,26 +195,34 @@ def aggregates(draw: Any, columns: Columns, shape: Shape | None = None) -> tuple
     return shape, text + (" EMIT EMPTY" if shape.empty else "")
 
 
+Sorted = tuple[str, str]
+"""What is sorted, and how its rows are limited."""
+
+
 @st.composite
-def sorted_queries(draw: Any, shape: str | None = None) -> tuple[str, str]:
-    """A bounded query that sorts at its end, or aggregates a join there."""
-    which = (
-        draw(st.sampled_from(("select", "union", "join", "grouped"))) if shape is None else shape
-    )
-    limit = draw(st.sampled_from(("", " LIMIT 0", " LIMIT 2")))
+def sorted_queries(draw: Any, shape: Sorted | None = None) -> tuple[Sorted, str]:
+    """A bounded query that sorts at its end, or aggregates a join there.
+
+    A change leaves the limit as it is: what it cuts off is not held.
+    """
+    if shape is None:
+        which = draw(st.sampled_from(("select", "union", "join", "grouped")))
+        limit = draw(st.sampled_from(("", " LIMIT 0", " LIMIT 2")))
+        shape = (which, limit)
+    which, limit = shape
     where = draw(st.sampled_from(R.several(WHERES)))
     if which == "select":
-        return which, f"SELECT r.t, r.x FROM R AS r WHERE {where} ORDER BY r.x DESC, r.t{limit}"
+        return shape, f"SELECT r.t, r.x FROM R AS r WHERE {where} ORDER BY r.x DESC, r.t{limit}"
     if which == "union":
-        return which, (
+        return shape, (
             f"SELECT r.x AS v, r.t AS t FROM R AS r WHERE {where} "
             f"UNION ALL SELECT s.a, s.t FROM S AS s ORDER BY v, 2{limit}"
         )
     left, right = (window(draw, WindowKind(rows=True)) for _ in range(2))
     pairs = f"FROM R {left} AS r LEFT JOIN S {right} AS s ON {draw(st.sampled_from(PREDICATES))}"
     if which == "join":
-        return which, f"SELECT r.x, s.a {pairs} ORDER BY s.a, r.s DESC{limit}"
-    return which, (
+        return shape, f"SELECT r.x, s.a {pairs} ORDER BY s.a, r.s DESC{limit}"
+    return shape, (
         f"SELECT r.s, COUNT(*) AS n, SUM(s.a) AS a, MAX(r.y) AS y, LAST(s.n) AS l {pairs} "
         f"WHERE {where} GROUP BY r.s"
     )

@@ -19,10 +19,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, clock_of
+from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock, clock_of
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span, open_at
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.plain_groups import Groups
 from penstock.blocks.run import Control, Ended, Run
@@ -287,3 +288,47 @@ class AggregateBlock:
                 self._groups.number([vector_of(column) for column in batch.columns])
             self._make_room()
         self.windows.load(state.columns, values["version"])
+
+    # -- tuples that are folded elsewhere ---------------------------------------------------
+
+    def fold(self, run: Run) -> Indices:
+        """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
+        run, ticks = self.clock.placed(run)
+        judged = Judged(run, ticks, None, LOWEST)
+        passed = self._passed(judged)
+        if passed is None or len(passed):
+            arrivals, groups = self._arrivals(judged, passed)
+            self.windows.lift(ticks if passed is None else ticks[passed], groups, arrivals)
+        return ticks
+
+    def group_keys(self) -> pa.RecordBatch | None:
+        """The keys of all groups, by number; None without GROUP BY."""
+        if not self._instruction.keys:
+            return None
+        fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
+        keys = self._groups.keys(np.arange(len(self._groups)))
+        return pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+
+    def merge(self, part: PartialBatch) -> int:
+        """Add tuples that were folded elsewhere; returns how many of them missed a window.
+
+        They are judged by what was promised before, all of them; nothing closes. Not for EMIT
+        EMPTY, whose rows depend on the order in which tuples come.
+        """
+        opened, grid = self.clock.open, self.clock.grid
+        first, last = grid.windows_of_panes(part.seen)
+        late = int(part.counts[(first < opened) & (first <= last)].sum())
+        groups = part.groups
+        if part.keys is not None and part.keys.num_rows:
+            numbers = self._groups.number([vector_of(column) for column in part.keys.columns])
+            self._make_room()
+            groups = numbers[groups]
+        self.windows.merge(part, groups, opened)
+        return late
+
+    def advance(self, highest: int, position: int) -> Iterator[Run]:
+        """Let windows close as after a tuple with that tick."""
+        self._compact()
+        if isinstance(self.clock, TimeClock):
+            self.clock.punctuator.advance(np.array([highest], np.int64))
+        yield from self.settle(position)

@@ -101,6 +101,9 @@ class WindowClock(Protocol):
 
     def judge(self, run: Run) -> Judged: ...
 
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """The tuples that take part, whatever was promised, and their ticks."""
+
     def save(self) -> dict[str, Any]: ...
 
     def load(self, saved: dict[str, Any]) -> None: ...
@@ -150,6 +153,11 @@ class TimeClock:
         if self.punctuator.promise == LOWEST:
             return self.open
         return max(self.open, self.grid.closed(int(self.punctuator.promise)))
+
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """The tuples that take part, whatever was promised, and their ticks."""
+        run, ticks, _ = self._started(run)
+        return run, ticks
 
     def judge(self, run: Run) -> Judged:
         """Judge every tuple, in order, and move the promise along."""
@@ -322,6 +330,12 @@ class CountClock:
         """The first window that is open: sizes do not matter to where windows end."""
         return self.open
 
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """A tuple's place is its number among all of the stream."""
+        ticks = np.arange(self._count, self._count + len(run))
+        self._count += len(run)
+        return run, ticks
+
     def judge(self, run: Run) -> Judged:
         """Every ``slide`` tuples a window closes."""
         slide, first = self.grid.slide, self.open
@@ -361,6 +375,10 @@ class EndClock:
     def settled(self) -> int:
         """The first window that is open."""
         return self.open
+
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """All are in one place."""
+        return run, np.zeros(len(run), np.int64)
 
     def judge(self, run: Run) -> Judged:
         """Nothing closes before the end."""

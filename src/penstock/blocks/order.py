@@ -64,7 +64,7 @@ class OrderBlock:
     def _hold(self, inputs: tuple[pa.RecordBatch, ...]) -> None:
         """Keep the rows; with a limit, no more than can still come first."""
         held = self._held
-        if held is not None:
+        if held is not None and held[0].num_rows:
             inputs = tuple(concat(pair) for pair in zip(held, inputs, strict=True))
         if self._limit is not None and inputs[0].num_rows > max(4096, 2 * self._limit):
             inputs = self._sorted(inputs)

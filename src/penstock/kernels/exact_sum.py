@@ -158,7 +158,7 @@ class ExactSums:
         self._reach(0, 64)
         self._note(len(values))
         where = self._limbs, self._width, self._limb()
-        if top == -1 and (numbers.dtype == np.int32 or _is_narrow(numbers, mask)):
+        if values.dtype.itemsize <= 4 or (top == -1 and _is_narrow(numbers, mask)):
             loops.add_narrow(numbers, mask, cells, *where)
         else:
             loops.add_wide(numbers, mask, cells, *where, top)
@@ -356,6 +356,4 @@ def _as_words(values: Array) -> tuple[Array, int]:
     """Integers as int64, and the mask of their upper halves: -1 if they have a sign."""
     if values.dtype == np.uint64:
         return alias(np.ascontiguousarray(values)).view(np.int64), loops.DIGIT
-    if values.dtype.kind != "i" or values.dtype.itemsize < 4:
-        values = values.astype(np.int64)
-    return alias(np.ascontiguousarray(values)), -1
+    return alias(np.ascontiguousarray(values, np.int64)), -1

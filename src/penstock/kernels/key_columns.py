@@ -14,16 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.kernels.buckets import gathered, turn_back
+from penstock.kernels.buckets import gathered
 from penstock.kernels.int_table import IntTable
-from penstock.kernels.keys import comparison_key
+from penstock.kernels.keys import comparison_key, float_values, unsigned_values
 from penstock.kernels.memory import alias
 from penstock.kernels.vector import Vector, is_text, physical_dtype
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int32]
 
-_SIGN_BIT = np.uint64(1 << 63)
 _ENTRY = 150
 """About how many bytes Python takes for a short string, a number and their place in a dict."""
 
@@ -94,13 +93,8 @@ class NumberKeys:
     def _physical(self, keys: Array) -> Array:
         dtype = physical_dtype(self._type)
         if dtype.kind == "f":
-            bits = keys.astype(f"i{dtype.itemsize}")
-            values, out = bits.view(dtype), np.empty(len(keys), dtype)
-            turn_back(bits.copy(), bits.dtype.type(np.iinfo(bits.dtype).max), bits, values, out)
-            return out
-        if dtype == np.uint64:
-            return np.asarray(keys.view(np.uint64) ^ _SIGN_BIT)
-        return keys.astype(dtype)
+            return float_values(keys.astype(f"i{dtype.itemsize}"), dtype)
+        return unsigned_values(keys) if dtype == np.uint64 else keys.astype(dtype)
 
     def ranks(self) -> Array:
         keys = self._table.keys()

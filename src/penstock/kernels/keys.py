@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.kernels.buckets import turn
+from penstock.kernels.buckets import turn, turn_back
 from penstock.kernels.vector import Vector
 
 Array = npt.NDArray[Any]
@@ -57,3 +57,21 @@ def native_values(vector: Vector) -> Array:
     if values.dtype.kind == "f":
         return np.ascontiguousarray(values)
     return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def float_values(keys: Array, kind: np.dtype[Any]) -> Array:
+    """The floats whose comparison keys these are; keys are as wide as the floats.
+
+    >>> floats = np.array([-1.5, 0.0, np.nan])
+    >>> keys = comparison_key(Vector(floats, None, pa.float64()))
+    >>> float_values(keys, floats.dtype).tolist()
+    [-1.5, 0.0, nan]
+    """
+    bits, out = np.empty_like(keys), np.empty(len(keys), kind)
+    turn_back(keys, keys.dtype.type(np.iinfo(keys.dtype).max), bits, bits.view(kind), out)
+    return out
+
+
+def unsigned_values(keys: Array) -> npt.NDArray[np.uint64]:
+    """The unsigned integers whose comparison keys these are."""
+    return np.asarray(keys.view(np.uint64) ^ _SIGN_BIT)

@@ -79,7 +79,7 @@ def add_narrow(
     """Add integers of at most 2^32, each to one limb of its cell."""
     every = valid.shape[0] == 0
     for i in range(numbers.shape[0]):
-        number = np.int64(numbers[i])
+        number = numbers[i]
         number = number if every else number & -np.int64(valid[i])
         limbs[np.uint64(np.int64(cells[i]) * width + limb)] += number
 
@@ -106,11 +106,11 @@ def sum_halves(numbers: Array, valid: Array, top: Word) -> tuple[Word, Word]:
     low, high = np.int64(0), np.int64(0)
     if valid.shape[0] == 0:
         for i in range(numbers.shape[0]):
-            low += np.int64(numbers[i]) & DIGIT
-            high += (np.int64(numbers[i]) >> 32) & top
+            low += numbers[i] & DIGIT
+            high += (numbers[i] >> 32) & top
     else:
         for i in range(numbers.shape[0]):
-            number = np.int64(numbers[i]) & -np.int64(valid[i])
+            number = numbers[i] & -np.int64(valid[i])
             low += number & DIGIT
             high += (number >> 32) & top
     return low, high
@@ -188,7 +188,7 @@ def integer_extent(numbers: Array, valid: Array) -> tuple[Word, Word]:
     smallest, largest = np.int64(0), np.int64(0)
     every = valid.shape[0] == 0
     for i in range(numbers.shape[0]):
-        number = np.int64(numbers[i])
+        number = numbers[i]
         number = number if every else number & -np.int64(valid[i])
         largest = max(largest, number)
         smallest = min(smallest, number)

@@ -77,6 +77,11 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
                 f"query {name!r} is a join of kind {before.kind}; "
                 f"a change cannot make it {after.kind}"
             )
+    if any(_is_cut_otherwise(before, after, old) for before, after in pairs):
+        return (
+            f"query {name!r} holds the rows that may come first at its end; a change cannot "
+            "alter its ORDER BY or LIMIT"
+        )
     changed = [
         (before, after)
         for before, after in pairs
@@ -92,6 +97,16 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
             f"its size and slack, but cannot make it {_clause(after)}"
         )
     return None
+
+
+def _is_cut_otherwise(before: BlockInstruction, after: BlockInstruction, old: Program) -> bool:
+    """Whether an order has let rows go that another one would want."""
+    if not isinstance(before, OrderRows) or not isinstance(after, OrderRows):
+        return False
+    # An aggregate makes its rows when they are wanted, of windows or of the whole at the end.
+    if before.limit is None or old.aggregates:
+        return False
+    return before.sort != after.sort or after.limit is None or after.limit > before.limit
 
 
 def _same_but_for_size(before: SetWindow, after: SetWindow) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.latency import latencies
 from penstock.blocks.order import OrderBlock
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
@@ -218,6 +219,21 @@ class Pipeline:
             assert isinstance(instruction, SelectRows | OrderRows | ProjectColumns)
             for run in self._produce(instruction.input, runs, settled):
                 yield block.process(run)
+
+    def merge(self, parts: Sequence[PartialBatch], position: int) -> tuple[int, Iterator[Run]]:
+        """Take tuples that were folded elsewhere; the program has one aggregate, of one stream.
+
+        They are judged by what was promised before, and close windows at ``position``. Returns how
+        many were late, and the rows.
+        """
+        [block] = self.aggregates
+        number = next(n for n, known in self.blocks.items() if known is block)
+        late = sum(block.merge(part) for part in parts)
+        highest = [part.highest for part in parts if part.highest is not None]
+        if not highest:
+            return late, iter(())
+        settled = {number: block.advance(max(highest), position)}
+        return late, self._produce(max(self._layout), {}, settled)
 
     def measures(self) -> dict[str, Any]:
         """What the blocks have counted, and the state of their windows."""

@@ -31,6 +31,8 @@ def _prune(
     source = select.source
     if isinstance(source, Aggregate):
         select = replace(select, source=_prune_below(source))
+    elif is_ordered:
+        return select, sort  # rows are held until the end; a change may read other columns of them
     elif isinstance(source, Join):
         return _prune_join(select, source, sort)
     # The condition still reads all columns; the select list and the order read what passes.

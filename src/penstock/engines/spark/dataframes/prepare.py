@@ -59,14 +59,14 @@ def prepare(
     job, plan = check(query, sources, wish)
     check_workers(session)
     program = compile_plan(plan)
-    shared = distribution(program, job.lanes, job.by_key, cores)
+    shared = distribution(program, job.lanes, job.by_key, cores, wish.letters)
     by_name = {source.name.lower(): source for source in sources}
     columns = spark_schema(plan, job.names, by_name)
     return Ready(
         session=session,
         zone=zone,
         sources=by_name,
-        job=replace(job, keys=shared.keys),
+        job=replace(job, keys=shared.keys, partial=shared.partial),
         plan=plan,
         columns=_tagged(columns) if wish.letters else columns,
         cores=shared.cores,
