@@ -14,7 +14,7 @@ end of the stream, with the windows of Oge et al. 2013.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock,
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span
-from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
@@ -310,11 +310,7 @@ class AggregateBlock:
 
     def group_keys(self) -> pa.RecordBatch | None:
         """The keys of all groups, by number; None without GROUP BY."""
-        if not self._instruction.keys:
-            return None
-        fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
-        keys = self._groups.keys_of(np.arange(len(self._groups)))
-        return pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+        return self._groups.state() if self._instruction.keys else None
 
     def merge(self, part: PartialBatch) -> int:
         """Add tuples that were folded elsewhere; returns how many of them missed a window.
@@ -325,14 +321,34 @@ class AggregateBlock:
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())
-        groups = part.groups
-        if part.keys is not None and part.keys.num_rows:
-            vectors = [vector_of(column) for column in part.keys.columns]
-            numbers = self._groups.numbers(vectors, part.keys.num_rows)
-            self._make_room()
-            groups = numbers[groups]
+        groups = self._numbered(part)
+        self._make_room()
         self.windows.merge(part, groups, opened)
         return late
+
+    def _numbered(self, part: PartialBatch) -> Indices:
+        """The number of the group of each cell."""
+        if part.keys is None or not part.keys.num_rows:
+            return part.groups
+        columns = [vector_of(column) for column in part.keys.columns]
+        numbers = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
+        groups: Indices = numbers[part.groups]
+        return groups
+
+    def updated(self, parts: Sequence[PartialBatch], position: int) -> Iterator[Run]:
+        """The rows, as they stand, that parts which were merged have changed in open windows."""
+        width, changes = self.windows.width, Changes(self.clock.grid, self.clock.open)
+        for part in parts:
+            changes.add(part.panes, self._numbered(part))
+        windows = changes.windows()
+        most = max(1, MOST_CELLS // width)
+        for start in range(0, len(windows), most):
+            some = windows[start : start + most]
+            partials = self.windows.peek(some)
+            # What has no tuple has no row: so it is with groups that have not changed.
+            partials.rows.counts[~changes.among(some, width)] = 0
+            positions = np.full(len(some), position)
+            yield from self._output.rows(some, positions, partials, width, self._groups)
 
     def advance(self, highest: int, position: int) -> Iterator[Run]:
         """Let windows close as after a tuple with that tick."""

@@ -139,6 +139,12 @@ class PaneWindows:
         """Such cells as columns."""
         return self._store.partials.of(cells).save()
 
+    def peek(self, windows: Indices) -> Partials:
+        """A row of cells for each of these windows, which rise, as they stand."""
+        begins = self._grid.pane_of(windows * self._grid.slide + self._grid.begin(0))
+        ends = self._grid.pane_of(windows * self._grid.slide + self._grid.end(0))
+        return RunningWindows(self._store).windows(begins, ends)
+
     def merge(self, part: PartialBatch, groups: Indices, opened: int) -> None:
         """Add the cells of panes that belong to a window from ``opened`` on."""
         first, last = self._grid.windows_of_panes(part.panes)
