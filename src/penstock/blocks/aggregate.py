@@ -331,6 +331,12 @@ class AggregateBlock:
 
     # -- tuples that are folded elsewhere ---------------------------------------------------
 
+    @property
+    def panes(self) -> PaneWindows:
+        """The windows, which must be of panes: cells of others are not to be had apart."""
+        assert isinstance(self.windows, PaneWindows)
+        return self.windows
+
     def fold(self, run: Run) -> Indices:
         """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
         run, ticks = self.clock.placed(run)
@@ -356,7 +362,7 @@ class AggregateBlock:
         late = int(part.counts[(first < opened) & (first <= last)].sum())
         groups = self._numbered(part)
         self._make_room()
-        self.windows.merge(part, groups, opened)
+        self.panes.merge(part, groups, opened)
         return late
 
     def _numbered(self, part: PartialBatch) -> Indices:
@@ -377,7 +383,7 @@ class AggregateBlock:
         most = max(1, MOST_CELLS // width)
         for start in range(0, len(windows), most):
             some = windows[start : start + most]
-            partials = self.windows.peek(some)
+            partials = self.panes.peek(some)
             # What has no tuple has no row: so it is with groups that have not changed.
             partials.rows.counts[~changes.among(some, width)] = 0
             positions = np.full(len(some), position)
