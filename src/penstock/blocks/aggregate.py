@@ -14,14 +14,16 @@ end of the stream, with the windows of Oge et al. 2013.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.blocks.aggregate_clock import Closings, CountClock, EndClock, Judged, WindowClock
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span
+from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
@@ -32,7 +34,7 @@ from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
 from penstock.kernels.survey import LOWEST
-from penstock.kernels.vector import Failures, Mask, Vector
+from penstock.kernels.vector import Failures, Mask, Vector, vector_of
 from penstock.program.aggregate_kernel import window_modules
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
@@ -326,3 +328,70 @@ class AggregateBlock:
         self.windows.load(state.columns, values["version"])
         if self.clock.open > LOWEST:
             self.windows.forget(self.clock.open)
+
+    # -- tuples that are folded elsewhere ---------------------------------------------------
+
+    @property
+    def panes(self) -> PaneWindows:
+        """The windows, which must be of panes: cells of others are not to be had apart."""
+        assert isinstance(self.windows, PaneWindows)
+        return self.windows
+
+    def fold(self, run: Run) -> Indices:
+        """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
+        run, ticks = self.clock.placed(run)
+        judged = Judged(run, ticks, None, LOWEST)
+        passed = self._passed(judged)
+        if passed is None or len(passed):
+            arrivals, groups = self._arrivals(judged, passed)
+            self.windows.lift(ticks if passed is None else ticks[passed], groups, arrivals)
+        return ticks
+
+    def group_keys(self) -> pa.RecordBatch | None:
+        """The keys of all groups, by number; None without GROUP BY."""
+        return self._groups.state() if self._instruction.keys else None
+
+    def merge(self, part: PartialBatch) -> int:
+        """Add tuples that were folded elsewhere; returns how many of them missed a window.
+
+        They are judged by what was promised before, all of them; nothing closes. Not for EMIT
+        EMPTY, whose rows depend on the order in which tuples come.
+        """
+        opened, grid = self.clock.open, self.clock.grid
+        first, last = grid.windows_of_panes(part.seen)
+        late = int(part.counts[(first < opened) & (first <= last)].sum())
+        groups = self._numbered(part)
+        self._make_room()
+        self.panes.merge(part, groups, opened)
+        return late
+
+    def _numbered(self, part: PartialBatch) -> Indices:
+        """The number of the group of each cell."""
+        if part.keys is None or not part.keys.num_rows:
+            return part.groups
+        columns = [vector_of(column) for column in part.keys.columns]
+        numbers = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
+        groups: Indices = numbers[part.groups]
+        return groups
+
+    def updated(self, parts: Sequence[PartialBatch], position: int) -> Iterator[Run]:
+        """The rows, as they stand, that parts which were merged have changed in open windows."""
+        width, changes = self.windows.width, Changes(self.clock.grid, self.clock.open)
+        for part in parts:
+            changes.add(part.panes, self._numbered(part))
+        windows = changes.windows()
+        most = max(1, MOST_CELLS // width)
+        for start in range(0, len(windows), most):
+            some = windows[start : start + most]
+            partials = self.panes.peek(some)
+            # What has no tuple has no row: so it is with groups that have not changed.
+            partials.rows.counts[~changes.among(some, width)] = 0
+            positions = np.full(len(some), position)
+            yield from self._output.rows(some, positions, partials, width, self._groups)
+
+    def advance(self, highest: int, position: int) -> Iterator[Run]:
+        """Let windows close as after a tuple with that tick."""
+        self._compact()
+        if isinstance(self.clock, TimeClock):
+            self.clock.punctuator.advance(np.array([highest], np.int64))
+        yield from self.settle(position)

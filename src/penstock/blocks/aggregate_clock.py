@@ -97,6 +97,9 @@ class WindowClock(Protocol):
     def settled(self) -> int:
         """The first window that is open under the program in force."""
 
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """The tuples that take part, whatever was promised, and their ticks."""
+
     def judge(self, run: Run) -> Judged: ...
 
     def save(self) -> dict[str, Any]: ...
@@ -123,6 +126,12 @@ class CountClock:
     def settled(self) -> int:
         """The first window that is open: sizes do not matter to where windows end."""
         return self.open
+
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """A tuple's place is its number among all of the stream."""
+        ticks = np.arange(self._count, self._count + len(run))
+        self._count += len(run)
+        return run, ticks
 
     def judge(self, run: Run) -> Judged:
         """Every ``slide`` tuples a window closes."""
@@ -163,6 +172,10 @@ class EndClock:
     def settled(self) -> int:
         """The first window that is open."""
         return self.open
+
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """All are in one place."""
+        return run, np.zeros(len(run), np.int64)
 
     def judge(self, run: Run) -> Judged:
         """Nothing closes before the end."""

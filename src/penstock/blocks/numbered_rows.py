@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
 
 _FEWEST = 8
@@ -169,3 +170,24 @@ class NumberedRows:
             self.partials.all.put(row * self.width + groups, cells.all)
             self._versions[np.searchsorted(self.numbers, number)] = known
         self.version = version
+
+    # -- cells of other rows  ---------------------------------------------------------------
+
+    def cells(self) -> tuple[Indices, Indices, Bundle]:
+        """Every cell that has a tuple: its row, its group, and the cells themselves."""
+        numbers = np.zeros(len(self.partials) // self.width, np.int64)
+        numbers[self._rows] = self.numbers
+        filled = np.flatnonzero(self.partials.rows.counts)
+        rows, groups = np.divmod(filled, self.width)
+        return numbers[rows], groups, self.partials.all.take(filled)
+
+    def merge(self, part: PartialBatch, groups: Indices, chosen: Indices) -> None:
+        """Add the chosen cells to those here; ``groups`` are the numbers of all cells' groups."""
+        distinct, places = np.unique(part.panes[chosen], return_inverse=True)
+        cells = self._rows_of(distinct)[places] * self.width + groups[chosen]
+        added = self.partials.of(self.partials.all.like(len(part.panes)))
+        added.load(part.cells)
+        mine = self.partials.all.take(cells)
+        mine.combine(added.all if len(chosen) == len(added) else added.all.take(chosen))
+        self.partials.all.put(cells, mine)
+        self.touch(distinct)

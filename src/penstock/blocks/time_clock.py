@@ -60,6 +60,11 @@ class TimeClock:
             return self.open
         return max(self.open, self.grid.closed(int(self.punctuator.promise)))
 
+    def placed(self, run: Run) -> tuple[Run, Indices]:
+        """The tuples that take part, whatever was promised, and their ticks."""
+        run, ticks, _ = self._started(run)
+        return run, ticks
+
     def judge(self, run: Run) -> Judged:
         """Judge every tuple, in order, and move the promise along."""
         assert self.attribute is not None

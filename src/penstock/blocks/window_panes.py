@@ -6,7 +6,8 @@ import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
 from penstock.blocks.panes import PaneStore
-from penstock.blocks.partials import Arrivals, Layout, Partials
+from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials
 from penstock.blocks.running import RunningWindows
 from penstock.blocks.window_grid import WindowGrid
 
@@ -125,3 +126,33 @@ class PaneWindows:
     def load(self, columns: dict[str, Array], version: int) -> None:
         """Be the panes that were saved; there is room for their groups."""
         self._store.rows.load(columns, version)
+
+    # -- cells of other panes ---------------------------------------------------------------
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells there is room for."""
+        return len(self._store.rows.partials)
+
+    def cells(self) -> tuple[Indices, Indices, Bundle]:
+        """Every cell that has a tuple: its pane, its group, and the cells themselves."""
+        return self._store.rows.cells()
+
+    def saved(self, cells: Bundle) -> dict[str, Array]:
+        """Such cells as columns."""
+        return self._store.rows.partials.of(cells).save()
+
+    def peek(self, windows: Indices) -> Partials:
+        """A row of cells for each of these windows, which rise, as they stand."""
+        begins = self._grid.pane_of(windows * self._grid.slide + self._grid.begin(0))
+        ends = self._grid.pane_of(windows * self._grid.slide + self._grid.end(0))
+        return RunningWindows(self._store).windows(begins, ends)
+
+    def merge(self, part: PartialBatch, groups: Indices, opened: int) -> None:
+        """Add the cells of panes that belong to a window from ``opened`` on."""
+        first, last = self._grid.windows_of_panes(part.panes)
+        chosen = np.flatnonzero(last >= np.maximum(first, opened))
+        if len(chosen):
+            self._store.rows.merge(part, groups, chosen)
+        if (first[chosen] < opened).any():
+            self._running.reset()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.latency import latencies
 from penstock.blocks.order import OrderBlock
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
@@ -127,6 +129,7 @@ class Pipeline:
             if name not in screened:
                 run = runs.get(name, None)
                 run = empty_run(scan.stream.schema) if run is None else run
+                run = run if self._takes_words(name) else run.plain
                 if self._share is not None and not self.program.joins:
                     run = _part(run, self._share)
                 times, floating = self._times(name)
@@ -135,6 +138,11 @@ class Pipeline:
             else:
                 inputs[scan.block] = replace(screened[name], letters=())
         return self._produce(max(self._layout), inputs)
+
+    def _takes_words(self, stream: str) -> bool:
+        """Whether whatever reads the stream makes use of dictionary-encoded columns."""
+        scans = {s.block for s in self.program.scans if s.stream.name.lower() == stream}
+        return scans <= {aggregate.input for aggregate in self.program.aggregates}
 
     def _times(self, stream: str) -> tuple[list[TimeAttribute], bool]:
         """The attributes that tell the time of a stream's tuples; whether clocks are floats."""
@@ -219,6 +227,25 @@ class Pipeline:
             for run in self._produce(instruction.input, runs, settled):
                 yield block.process(run)
 
+    def merge(
+        self, parts: Sequence[PartialBatch], position: int, update: bool = False
+    ) -> tuple[int, Iterator[Run]]:
+        """Take tuples that were folded elsewhere; the program has one aggregate, of one stream.
+
+        They are judged by what was promised before, and close windows at ``position``. Returns how
+        many were late, and the rows: of windows that close, or for an ``update`` all that changed.
+        """
+        [block] = self.aggregates
+        number = next(n for n, known in self.blocks.items() if known is block)
+        late = sum(block.merge(part) for part in parts)
+        highest = [part.highest for part in parts if part.highest is not None]
+        if not highest:
+            return late, iter(())
+        runs: Iterable[Run] = block.advance(max(highest), position)
+        if update:
+            runs = chain(block.updated(parts, position), map(_without_rows, runs))
+        return late, self._produce(max(self._layout), {}, {number: runs})
+
     def measures(self) -> dict[str, Any]:
         """What the blocks have counted, and the state of their windows."""
         joins = self.joins
@@ -281,6 +308,11 @@ def can_share(program: Program) -> bool:
         return True
     alone = not any(isinstance(i, UnionRows) for i in program.instructions)
     return alone and [join.kind for join in program.joins] == ["inner"]
+
+
+def _without_rows(run: Run) -> Run:
+    inputs = tuple(batch.slice(0, 0) for batch in run.inputs)
+    return replace(run, inputs=inputs, positions=run.positions[:0])
 
 
 def _part(run: Run, share: Share) -> Run:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.blocks.run import Share
 from penstock.engines.shared.pipeline import can_share
-from penstock.program.blocks import Program
+from penstock.program.blocks import AggregateRows, OrderRows, Program
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ def describe(program: Program, cores: int) -> str:
         return "distribution: one core"
     if _reads_derived(program):
         return "distribution: one core (it reads a derived stream, whose rows are in one order)"
+    aggregates = [i for i in program.instructions if isinstance(i, AggregateRows | OrderRows)]
+    if aggregates:
+        what = "an aggregate" if isinstance(aggregates[0], AggregateRows) else "ORDER BY"
+        return f"distribution: one core ({what} sees every tuple in its order)"
     if not can_share(program):
         kinds = ", ".join(dict.fromkeys(join.kind for join in program.joins))
         several = f"a union of {kinds} joins" if len(program.joins) > 1 else f"a {kinds} join"

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.pieces import Event, pieces
 from penstock.engines.shared.pipeline import Pipeline
@@ -22,10 +23,11 @@ from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
+from penstock.engines.spark.chunk_store import ChunkStore
 from penstock.engines.spark.distribution import Placement, placement
 from penstock.engines.spark.flow import decide_on_spark
 from penstock.engines.spark.frames import Frame, ipc, unpack
-from penstock.engines.spark.state import BlockChunks, ChunkStore
+from penstock.engines.spark.state import BlockChunks
 from penstock.errors import PenstockError, StateError
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice
@@ -216,6 +218,27 @@ class Host:
             text = json.dumps(query.measures()).encode()
             yield Output("metrics", query.number, self.position, 0, "", text)
         yield Output("done", -1, self.position, 0, "", b"")
+
+    def merge(self, parts: Sequence[PartialBatch], update: bool) -> Iterator[Output]:
+        """Take tuples that were folded elsewhere, at one position, into the one query there is.
+
+        With ``update`` the rows that they change come out, else those of windows that close.
+        """
+        [query] = self._registry.queries.values()
+        position = self.position
+        self._processing.position += 1
+        query._saw(query.program.scans[0].stream.name, sum(part.tuples for part in parts))
+        late, made = query.pipeline.merge(parts, position, update)
+        query.counts["late"] += late
+        query.counts["dead"] += sum(part.dead for part in parts)
+        for run in made:
+            query._take_run(run)
+            outputs, query.made = query.made, []
+            yield from outputs
+
+    def counts(self, name: str) -> Mapping[str, int]:
+        """How many rows, late tuples and dead letters a query has had."""
+        return self._registry.queries[name].counts
 
     def _events(self, frames: Iterable[Frame]) -> Iterator[Any]:
         expected = self.position

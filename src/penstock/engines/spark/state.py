@@ -13,16 +13,19 @@ core keeps its own tuples alone.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.state import BlockState
+from penstock.engines.spark.chunk_store import ChunkStore
+from penstock.engines.spark.column_chunks import ColumnChunks
 from penstock.engines.spark.frames import from_ipc, ipc, one_batch
 
 FORMAT = 2
@@ -33,14 +36,6 @@ FULL = 65_536
 
 Column = npt.NDArray[Any]
 Spans = list[list[int]]
-
-
-class ChunkStore(Protocol):
-    """Where chunks are kept by key."""
-
-    def put(self, key: str, data: bytes) -> None: ...
-
-    def delete(self, key: str) -> None: ...
 
 
 @dataclass
@@ -60,9 +55,13 @@ class BlockChunks:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._windows: dict[str, _Written] = {}
+        self._loose = ColumnChunks(prefix)
 
     def save(self, state: BlockState, store: ChunkStore) -> dict[str, Any]:
         """Bring the store up to the state; returns the summary to keep beside the chunks."""
+        for name in [name for name in self._windows if name not in state.rows]:
+            window = self._windows.pop(name)
+            self._delete(name, window, window.spans, store)
         for name, (schema, batches) in state.rows.items():
             window = self._windows.setdefault(name, _Written())
             self._save_window(name, window, state, schema, batches, store)
@@ -73,6 +72,12 @@ class BlockChunks:
                 key: str(column.dtype)
                 for window in self._windows.values()
                 for key, column in window.columns.items()
+            },
+            "loose": self._loose.save(_loose(state), store),
+            "bare": {
+                name: base64.b64encode(schema.serialize()).decode()
+                for name, (schema, _) in state.rows.items()
+                if not self._windows[name].spans
             },
         }
 
@@ -151,9 +156,14 @@ class BlockChunks:
     def load(
         self, empty: BlockState, summary: dict[str, Any], chunks: Mapping[str, bytes]
     ) -> BlockState:
-        """The state that was saved. ``empty`` is that of a new block: which windows it has."""
+        """The state that was saved. ``empty`` is that of a new block: which windows it has.
+
+        A block may have windows beside those: an order holds rows only while it waits.
+        """
         state = BlockState(summary["values"])
-        for name, (schema, _) in empty.rows.items():
+        if "loose" in summary:
+            state.columns.update(self._loose.load(summary["loose"], chunks))
+        for name in dict.fromkeys((*empty.rows, *summary["spans"])):
             spans: Spans = summary["spans"].get(name, [])
             first = state.values[name]["first"]
             numbering = state.values[name].get("numbering", 0)
@@ -178,6 +188,12 @@ class BlockChunks:
                     batches.append(_spread(batch, own[begin - first : stop - first]))
                 else:
                     batches.append(batch.slice(batch.num_rows - (stop - begin)))
+            if name in empty.rows:
+                schema = empty.rows[name][0]
+            elif batches:
+                schema = batches[0].schema
+            else:
+                schema = _schema(summary["bare"][name])
             state.rows[name] = (schema, batches)
         return state
 
@@ -185,6 +201,16 @@ class BlockChunks:
         """The block is gone: delete all its chunks."""
         for name, window in self._windows.items():
             self._delete(name, window, window.spans, store)
+        self._loose.forget(store)
+
+
+def _loose(state: BlockState) -> dict[str, Column]:
+    """The columns that are of no window."""
+    return {k: c for k, c in state.columns.items() if k.split(".", 1)[0] not in state.rows}
+
+
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def next_spans(spans: Spans, first: int, after: int) -> tuple[Spans, Spans, Spans]:

@@ -21,8 +21,9 @@ from tests.engines.spark.in_process import DictStore
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.columns import WATERMARK, Source
 from penstock.engines.spark.dataframes.job import Job
-from penstock.engines.spark.dataframes.packing import PLACE, Pack, PackByKey
+from penstock.engines.spark.dataframes.packing import PLACE
 from penstock.engines.spark.dataframes.partition import distribution
+from penstock.engines.spark.dataframes.sql import pack_of
 from penstock.engines.spark.dataframes.worker import Made, Packed, Worker, trigger
 from penstock.engines.spark.frames import from_ipc
 from penstock.engines.spark.host import HostOptions
@@ -78,9 +79,9 @@ class Cluster:
     def __init__(self, job: Job, cores: int, chance: random.Random | None = None) -> None:
         catalog = Catalog([lane.stream for lane in job.lanes], windows_required=not job.bounded)
         plan = bind(parse_query(job.text), catalog, order_column=job.order_column)
-        shared = distribution(compile_plan(plan), job.lanes, job.by_key, cores)
-        self.job = job = replace(job, keys=shared.keys)
-        self.cores = cores
+        shared = distribution(compile_plan(plan), job.lanes, job.by_key, cores, job.letters)
+        self.job = job = replace(job, keys=shared.keys, partial=shared.partial)
+        self.cores = cores = cores if shared.partial is None else shared.cores
         self.chance = chance
         self.stores = [DictStore() for _ in range(cores)]
         self.memory: HostMemory[Worker] = HostMemory(most=8)
@@ -128,19 +129,14 @@ class Cluster:
             compile_predicates=False,
             windows_required=not self.job.bounded,
             order_column=self.job.order_column,
-            divided=self.job.keys is not None,
+            divided=self.job.keys is not None or self.job.partial is not None,
         )
         return trigger(self.job, options, packed, self.stores[core], self.memory)
 
     def _pack(self, number: int, rows: list[Row]) -> Iterator[tuple[int | None, Packed]]:
         """Frames, each with the core that it is for, if not for all."""
-        lane, keys = self.job.lanes[number], self.job.keys
-        schema = lane.stream.schema
-        pack = (
-            Pack(number, schema)
-            if keys is None
-            else PackByKey(number, schema, lane.column, keys[number], tuple(range(self.cores)))
-        )
+        schema = self.job.lanes[number].stream.schema
+        pack = pack_of(self.job, number, tuple(range(self.cores)))
         for batch in pack(iter([batch_of(rows).select(schema.names)])):
             frame = batch.to_pylist()[0]
             yield frame["core"], Packed(number, self.at, frame["payload"], frame["mark"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -17,6 +17,8 @@ from penstock.engines.spark.dataframes.columns import (
     distinct_names,
     expressions_of,
     scans_of,
+    time_of,
+    window_of,
 )
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.sequencer import Lane
@@ -26,11 +28,11 @@ from penstock.sql.bind_window import units_per_second
 from penstock.sql.catalog import Catalog
 from penstock.sql.expressions import Column, walk
 from penstock.sql.parse import parse_query
-from penstock.sql.plan import Join, Plan, Scan
+from penstock.sql.plan import Aggregate, Join, Plan
 from penstock.sql.statements import QueryText
 from penstock.streams.order import OrderColumn, order_columns
 from penstock.streams.schema import Stream
-from penstock.streams.windows import Range, Unbounded
+from penstock.streams.windows import Range, Sliding, SlidingRows, TimeAttribute, Unbounded
 
 ORDER_TYPES = "Order by an integer, a float, a date or a timestamp."
 
@@ -43,6 +45,7 @@ class Wish:
     merge: str = "order"
     idle: float | timedelta | None = None
     letters: bool = False
+    output: str = "append"
 
 
 def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
@@ -53,6 +56,8 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
     idle = _milliseconds(wish.idle)
     if wish.merge not in ("order", "arrival"):
         raise InputError(f"unknown merge {wish.merge!r}", "Write 'order' or 'arrival'.")
+    if wish.output not in ("append", "update"):
+        raise InputError(f"unknown output {wish.output!r}", "Write 'append' or 'update'.")
     order = _order_names(named, wish.order_by)
     everywhere = set(order.values())
     order_column = everywhere.pop() if len(everywhere) == 1 else None
@@ -69,7 +74,7 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         Lane(stream, columns.get(stream.name), _delay(plan, source, columns.get(stream.name)))
         for source, stream in zip(named, kept, strict=True)
     )
-    joins = any(isinstance(select.source, Join) for select in plan.selects)
+    plain = not any(isinstance(select.source, Join | Aggregate) for select in plan.selects)
     job = Job(
         text=query.text,
         lanes=lanes,
@@ -77,13 +82,19 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         idle=idle,
         letters=wish.letters,
         ordered=plan.order != "none",
-        stateless=not joins and plan.order == "none",
+        stateless=plain and plan.order == "none" and not _is_sorted(plan),
         bounded=named[0].bounded,
         order_column=order_column,
         schema=plan.schema,
         names=distinct_names(plan),
+        update=wish.output == "update",
     )
     return job, plan
+
+
+def _is_sorted(plan: Plan) -> bool:
+    """Whether ORDER BY or LIMIT have a say in which rows there are."""
+    return bool(plan.sort) or plan.limit is not None
 
 
 def _milliseconds(timeout: float | timedelta | None) -> int | None:
@@ -193,6 +204,8 @@ def _waits(plan: Plan, wish: Wish) -> bool:
             alike = {type(window) for window in windows}
             if alike not in ({Range}, {Unbounded}):
                 needs = "a join with a window that counts arrivals"
+        if isinstance(select.source, Aggregate) and isinstance(select.source.window, SlidingRows):
+            needs = "an aggregate over a window that counts arrivals"
     if needs is not None and wish.merge == "order":
         if wish.order_by is None:
             raise InputError(
@@ -218,8 +231,12 @@ def _kept(
     for select in plan.selects:
         scans = scans_of(select)
         mine = [side for side, scan in enumerate(scans) if scan.stream.name == stream.name]
-        used |= {scans[side].time.column for side in mine if scans[side].time is not None}
-        found = (c for e in expressions_of(select) for c in walk(e) if isinstance(c, Column))
+        times = [time_of(select, side) for side in mine]
+        used |= {time.column for time in times if time is not None}
+        read = expressions_of(select)
+        if not isinstance(select.source, Aggregate):
+            read += [key.expression for key in plan.sort]
+        found = (c for e in read for c in walk(e) if isinstance(c, Column))
         used |= {column.index for column in found if column.side in mine}
     carried = [i for i, f in enumerate(stream.schema) if not pa.types.is_null(f.type)]
     indices = carried if letters else [i for i in carried if i in used]
@@ -234,13 +251,20 @@ def _kept(
     )
 
 
+def _windows(plan: Plan) -> Iterator[tuple[Stream, Any, TimeAttribute | None]]:
+    """The inputs of the query, each with its window and what tells its time."""
+    for select in plan.selects:
+        for side, scan in enumerate(scans_of(select)):
+            yield scan.stream, window_of(select, side), time_of(select, side)
+
+
 def _check_slack(plan: Plan) -> None:
     """A time window over an endless stream must know how late a tuple may be."""
-    for scan in plan.scans:
-        if isinstance(scan.window, Range) and scan.window.slack is None:
-            time = scan.time.name if scan.time is not None else scan.stream.time
+    for stream, window, attribute in _windows(plan):
+        if isinstance(window, Range | Sliding) and window.slack is None:
+            time = attribute.name if attribute is not None else stream.time
             raise InputError(
-                f"the time window of stream {scan.stream.name} has no watermark on {time}",
+                f"the time window of stream {stream.name} has no watermark on {time}",
                 f"Say how late a tuple may be: df.withWatermark('{time}', '10 seconds') before "
                 "pss.sql, or SLACK in the window clause (SLACK 0 if none is).",
             )
@@ -253,9 +277,9 @@ def _order_columns(
     if order:
         return {column.stream: column for column in order_columns(streams, order)}
     times: dict[str, str] = {}
-    for scan in plan.scans:
-        if scan.time is not None:
-            times.setdefault(scan.stream.name, scan.time.name)
+    for stream, _, time in _windows(plan):
+        if time is not None:
+            times.setdefault(stream.name, time.name)
     if len(times) < len(streams):
         return {}
     try:
@@ -273,18 +297,18 @@ def _delay(plan: Plan, source: Source, column: OrderColumn | None) -> int:
     stream = source.stream
     if stream.slack is not None and stream.time == column.name:
         delays.append(stream.slack * unit)
-    for scan in plan.scans:
-        if scan.stream.name == source.name and scan.time and scan.time.name == column.name:
-            delays.append(_slack(scan, column.type) * unit)
+    for read, window, time in _windows(plan):
+        if read.name == source.name and time is not None and time.name == column.name:
+            delays.append(_slack(window, time, column.type) * unit)
     return math.ceil(max(delays))
 
 
-def _slack(scan: Scan, kind: pa.DataType) -> Fraction:
+def _slack(window: Any, time: TimeAttribute, kind: pa.DataType) -> Fraction:
     """The slack of a window in seconds, or in units of the number."""
-    if not isinstance(scan.window, Range) or scan.window.slack is None or scan.time is None:
+    if not isinstance(window, Range | Sliding) or window.slack is None:
         return Fraction(0)
-    ticks: Any = scan.window.slack
-    return Fraction(ticks) / (Fraction(scan.time.factor) * _unit(kind))
+    ticks: Any = window.slack
+    return Fraction(ticks) / (Fraction(time.factor) * _unit(kind))
 
 
 def _unit(kind: pa.DataType) -> Fraction:

@@ -15,10 +15,11 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from sqlglot import exp
 
 from penstock.errors import InputError
-from penstock.sql.expressions import Column
-from penstock.sql.plan import Join, Output, Plan, Select
+from penstock.sql.expressions import Column, Expression
+from penstock.sql.plan import Aggregate, Join, Output, Plan, Scan, Select
 from penstock.sql.statements import QueryText
 from penstock.streams.schema import Stream, normal_type
+from penstock.streams.windows import AggregateWindow, TimeAttribute, Window
 
 WATERMARK = "spark.watermarkDelayMs"
 """Where the schema of a DataFrame has the delay of ``withWatermark``."""
@@ -106,9 +107,9 @@ def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
             for source in [inputs[table]] if table in inputs else inputs.values():
                 for name in source.fields.names:
                     _check_carried(source, name)
-        conditions = (select.where, select.join.on if select.join else None)
+        conditions = (select.where, select.having, select.join.on if select.join else None)
         computed = (item.value for item in select.items if item.value not in plain)
-        for expression in (*computed, *conditions):
+        for expression in (*computed, *conditions, *select.group):
             for found in expression.find_all(exp.Column) if expression is not None else ():
                 for source in _owners(found, inputs):
                     name = source.named(found.name)
@@ -141,14 +142,43 @@ def _check_carried(source: Source, column: str) -> None:
 
 def scans_of(select: Select) -> list[Any]:
     """The inputs of a select, by side."""
-    source = select.source
+    source = select.source.source if isinstance(select.source, Aggregate) else select.source
     return [source.left, source.right] if isinstance(source, Join) else [source]
 
 
 def expressions_of(select: Select) -> list[Any]:
-    """Everything that a select computes."""
-    conditions = [select.where, *([select.source.on] if isinstance(select.source, Join) else [])]
-    return [*conditions, *(output.expression for output in select.columns)]
+    """Everything that a select computes of its inputs' columns."""
+    source = select.source
+    found: list[Any] = [] if not isinstance(source, Aggregate) else aggregated(source)
+    if not isinstance(source, Aggregate):
+        found += [select.where, *(output.expression for output in select.columns)]
+    else:
+        source = source.source
+    return [*found, *([source.on] if isinstance(source, Join) else [])]
+
+
+def aggregated(aggregate: Aggregate) -> list[Any]:
+    """What an aggregate computes of its input's columns."""
+    calls = aggregate.calls
+    arguments = [call.argument for call in calls if call.argument is not None]
+    keys = [key.expression for key in aggregate.keys]
+    return [aggregate.where, *keys, *arguments, *(call.condition for call in calls)]
+
+
+def time_of(select: Select, side: int) -> TimeAttribute | None:
+    """The attribute that tells the time of an input's tuples, if the query asks for it."""
+    if isinstance(select.source, Aggregate) and isinstance(select.source.source, Scan):
+        return select.source.time
+    time: TimeAttribute | None = scans_of(select)[side].time
+    return time
+
+
+def window_of(select: Select, side: int) -> Window | AggregateWindow | None:
+    """The window of an input."""
+    if isinstance(select.source, Aggregate) and isinstance(select.source.source, Scan):
+        return select.source.window
+    window: Window | None = scans_of(select)[side].window
+    return window
 
 
 def distinct_names(plan: Plan) -> tuple[str, ...]:
@@ -157,7 +187,7 @@ def distinct_names(plan: Plan) -> tuple[str, ...]:
     ``SELECT r.id, s.id`` gives ``r_id`` and ``s_id``, since no sink of Spark takes ``id`` twice.
     """
     select = plan.selects[0]
-    scans = scans_of(select)
+    scans = [] if isinstance(select.source, Aggregate) else scans_of(select)
     counts = Counter(output.name.lower() for output in select.columns)
     names = [
         _name(output, scans) if counts[output.name.lower()] > 1 else output.name
@@ -187,7 +217,7 @@ def spark_schema(
     scans = scans_of(select)
     fields = []
     for name, output in zip(names, select.columns, strict=True):
-        expression = output.expression
+        expression = _of_input(output.expression, select)
         kind: spark_types.DataType
         if isinstance(expression, Column):
             kind = sources[scans[expression.side].stream.name.lower()].type_of(expression.name)
@@ -195,3 +225,13 @@ def spark_schema(
             kind = _UNSIGNED.get(output.type) or from_arrow_type(output.type)
         fields.append(spark_types.StructField(name, kind, True))
     return spark_types.StructType(fields)
+
+
+def _of_input(expression: Expression, select: Select) -> Expression | None:
+    """The expression over the inputs' columns; None for what is an aggregate's own."""
+    aggregate = select.source
+    if not isinstance(aggregate, Aggregate):
+        return expression
+    if isinstance(expression, Column) and expression.index < len(aggregate.keys):
+        return aggregate.keys[expression.index].expression
+    return None

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.engines.spark.chunk_store import ChunkStore
 from penstock.engines.spark.dataframes.canonical import Keys, canonical_order
 from penstock.engines.spark.frames import from_ipc, ipc, one_batch
-from penstock.engines.spark.state import ChunkStore
 from penstock.streams.batches import concat, take
 from penstock.streams.order import OrderColumn
 

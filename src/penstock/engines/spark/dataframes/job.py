@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.engines.shared.saved import save_stream
 from penstock.engines.spark.dataframes.partition import KeyedLane
 from penstock.engines.spark.dataframes.sequencer import ArrivalOrder, KeyOrder, Lane, Sequencer
+from penstock.program.blocks import AggregateRows
 
 QUERY = "query"
 """The name of the one query in a core."""
@@ -43,6 +44,12 @@ class Job:
         Their names in Spark, where each is used once.
     keys
         What divides the tuples of each lane among the cores; None if every core sees all.
+    partial
+        The aggregate whose partial results the partitions of the input make, so that the cores see
+        those instead of tuples; None if they see tuples.
+    update
+        Whether each trigger brings the rows that it has changed; else they come when they are
+        final.
     """
 
     text: str
@@ -57,6 +64,8 @@ class Job:
     schema: pa.Schema
     names: tuple[str, ...]
     keys: tuple[KeyedLane, ...] | None = None
+    partial: AggregateRows | None = None
+    update: bool = False
 
     def sequencer(self) -> Sequencer:
         """What puts the tuples of this query in order; nothing has arrived yet."""
@@ -72,6 +81,8 @@ class Job:
                 "by_key": self.by_key,
                 "idle": self.idle,
                 "divided": [str(one.key) for one in self.keys or ()],
+                "partial": self.partial is not None,
+                "update": self.update,
             }
         )
 

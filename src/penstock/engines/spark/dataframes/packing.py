@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.blocks.folding import Folding
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.spark.dataframes.job import Job
@@ -19,6 +20,8 @@ from penstock.engines.spark.dataframes.sequencer import keys_of
 from penstock.engines.spark.dataframes.worker import Made, Packed, Watch, Worker
 from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
 from penstock.engines.spark.host import POSITION, TIE, HostOptions
+from penstock.engines.spark.partial_frames import pack_partial
+from penstock.program.blocks import AggregateRows
 from penstock.program.compile import compile_plan
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
@@ -71,7 +74,10 @@ class Pack:
     def _frame(
         self, part: pa.RecordBatch, group: int | None = None, mark: bool = False
     ) -> pa.RecordBatch:
-        row = {"lane": self.lane, "core": group, "mark": mark, "payload": ipc(part)}
+        return self._row(ipc(part), group, mark)
+
+    def _row(self, payload: bytes, group: int | None, mark: bool = False) -> pa.RecordBatch:
+        row = {"lane": self.lane, "core": group, "mark": mark, "payload": payload}
         return pa.RecordBatch.from_pylist([row], schema=_PACKED)
 
 
@@ -112,6 +118,32 @@ class PackByKey(Pack):
         if known is not None and keys_of(known, self.column)[0][0] >= keys[best]:
             return known
         return part.slice(best, 1)
+
+
+@dataclass(frozen=True)
+class PackPartials(Pack):
+    """What the tuples of a partition add to every pane and group, for the cores of the groups."""
+
+    stream: str
+    aggregate: AggregateRows
+    groups: tuple[int, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        folding = Folding(self.aggregate, self.stream)
+        tuples = 0
+        for part in self._parts(batches):
+            folding.take(part)
+            tuples += part.num_rows
+            if folding.is_full:
+                yield from self._frames(folding)
+                tuples = 0
+        if tuples:
+            yield from self._frames(folding)
+
+    def _frames(self, folding: Folding) -> Batches:
+        parts = folding.parts(len(self.groups))
+        for group, part in zip(self.groups, parts, strict=True):
+            yield self._row(pack_partial(part), group)
 
 
 @dataclass(frozen=True)

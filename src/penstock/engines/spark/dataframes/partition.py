@@ -18,16 +18,32 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.blocks.partial_batch import PARTIAL_CALLS
 from penstock.blocks.screen import FARTHEST
 from penstock.engines.shared.pipeline import can_share
 from penstock.engines.spark.dataframes.sequencer import Lane
+from penstock.errors import InputError
 from penstock.kernels.evaluate import evaluate
 from penstock.kernels.spread import cores_of
 from penstock.kernels.vector import Failures
-from penstock.program.blocks import JoinStreams, Program, SetWindow
+from penstock.program.blocks import (
+    AggregateRows,
+    JoinStreams,
+    OrderRows,
+    Program,
+    SetWindow,
+    UnionRows,
+)
 from penstock.sql.expressions import Call, Expression, conjuncts, sides
 from penstock.streams.order import OrderColumn
-from penstock.streams.windows import Range, TimeAttribute, Unbounded, Window
+from penstock.streams.windows import (
+    AggregateWindow,
+    Range,
+    Sliding,
+    TimeAttribute,
+    Unbounded,
+    Window,
+)
 
 
 @dataclass(frozen=True)
@@ -53,18 +69,29 @@ class KeyedLane:
 
 @dataclass(frozen=True)
 class Distribution:
-    """How the cores share a query: by ``keys``, one for each lane, or without; and why."""
+    """How the cores share a query: by ``keys``, one for each lane, or without; and why.
+
+    ``partial`` is the aggregate whose partial results are made before tuples come to a core.
+    """
 
     keys: tuple[KeyedLane, ...] | None
     cores: int
     reason: str
+    partial: AggregateRows | None = None
 
     def __str__(self) -> str:
         return f"distribution: {self.reason}"
 
 
-def distribution(program: Program, lanes: Sequence[Lane], by_key: bool, cores: int) -> Distribution:
+def distribution(
+    program: Program, lanes: Sequence[Lane], by_key: bool, cores: int, letters: bool = False
+) -> Distribution:
     """By key if that is possible; else to all cores, or to one."""
+    aggregates = [i for i in program.instructions if isinstance(i, AggregateRows)]
+    if aggregates:
+        return aggregated(program, aggregates, lanes, by_key, cores, letters)
+    if any(isinstance(i, OrderRows) for i in program.instructions):
+        return Distribution(None, 1, "one core; ORDER BY needs all rows")
     if not program.joins:
         return Distribution(None, cores, "every task by itself, without state or order")
     if cores == 1:
@@ -76,6 +103,59 @@ def distribution(program: Program, lanes: Sequence[Lane], by_key: bool, cores: i
         how = f"broadcast to {cores} cores, each tuple stored on one (SplitJoin); {term}"
         return Distribution(None, cores, how)
     return Distribution(None, 1, f"one core; {term}")
+
+
+def aggregated(
+    program: Program,
+    aggregates: Sequence[AggregateRows],
+    lanes: Sequence[Lane],
+    by_key: bool,
+    cores: int,
+    letters: bool,
+) -> Distribution:
+    """Partial results if they mean the same; else the tuples, by a key of GROUP BY, or to one core.
+
+    All tuples of a pane belong to the same windows, and of a trigger none is late because of
+    another. So partial results say all that there is to know, but for what late tuples look like.
+    """
+    aggregate = aggregates[0]
+    orders = any(isinstance(i, OrderRows | UnionRows) for i in program.instructions)
+    keys = aggregate.keys
+    if program.joins or orders or by_key or program.order != "none":
+        return Distribution(None, 1, "one core; its rows need all tuples in one order")
+    names = ", ".join(str(key.expression) for key in keys)
+    among = f"{cores} cores by {names}" if keys and cores > 1 else "one core"
+    partial = all(call.name in PARTIAL_CALLS for call in aggregate.calls)
+    if partial and not letters and not aggregate.emit_empty:
+        how = f"partial results of each partition of the input, merged on {among}"
+        return Distribution(None, cores if keys else 1, how, aggregate)
+    why = "FIRST and LAST go by arrival"
+    if letters or aggregate.emit_empty:
+        why = (
+            "late tuples are shown whole" if letters else "which windows are empty goes by arrival"
+        )
+    window, time, lane = aggregate.window, aggregate.time, lanes[0]
+    plain = [key.expression for key in keys if not pa.types.is_decimal(key.type)]
+    delay = None if time is None else _delay(window, time, lane)
+    if cores == 1 or not plain or delay is None:
+        return Distribution(None, 1, f"one core; no partial results: {why}")
+    lane_key = KeyedLane(plain[0], 0, delay)
+    how = f"partition by {plain[0]} among {cores} cores; no partial results: {why}"
+    return Distribution((lane_key,), cores, how)
+
+
+def check_update(bounded: bool, shared: Distribution) -> None:
+    """Rows that change can be had of windows of partial results alone."""
+    if bounded:
+        raise InputError(
+            "output='update' over a static DataFrame, whose rows come once",
+            "Leave it out, or read the DataFrame with spark.readStream.",
+        )
+    if shared.partial is None:
+        raise InputError(
+            f"output='update' is for aggregates whose partial results are merged ({shared.reason})",
+            "Leave it out: the rows come when their windows close.",
+        )
 
 
 def _keys(
@@ -108,10 +188,12 @@ def _keys(
     return tuple(found), str(term).strip("()")
 
 
-def _delay(window: Window, time: TimeAttribute | None, lane: Lane) -> int | None:
+def _delay(
+    window: Window | AggregateWindow | None, time: TimeAttribute | None, lane: Lane
+) -> int | None:
     """The slack in units of the lane's keys; None if those are not the times themselves."""
     column = lane.column
-    if not isinstance(window, Range) or time is None or column is None:
+    if not isinstance(window, Range | Sliding) or time is None or column is None:
         return None
     if column.name != time.name or not _is_plain(column):
         return None

@@ -22,6 +22,7 @@ from penstock.engines.spark.dataframes.packing import (
     Compute,
     Pack,
     PackByKey,
+    PackPartials,
     Process,
     Unpack,
     UnpackInOrder,
@@ -54,6 +55,7 @@ def sql(
     idle_timeout: float | timedelta | None = None,
     cores: int | None = None,
     letters: bool = False,
+    output: str = "append",
     name: str = "penstock",
     **frames: DataFrame,
 ) -> DataFrame:
@@ -79,11 +81,14 @@ def sql(
     letters
         Whether late tuples and dead letters come out too, as rows with tags; see
         :func:`penstock.spark.split`.
+    output
+        ``"append"``: a row of an aggregate comes once, when its window closes. ``"update"``: every
+        trigger brings the rows that it has changed, as they stand.
     name
         Under which the counts are found in the ``observedMetrics`` of the query's progress.
     """
     given = {**(streams or {}), **frames}
-    ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters), cores)
+    ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters, output), cores)
     job, columns = ready.job, ready.columns
     copied = Copied(ready.session, ready.cores)
     inputs = []
@@ -122,7 +127,7 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
     """Frames that the cores have made of the inputs."""
     core_of = core_ids(copied.spark, cores)
     packs = [
-        frame.mapInArrow(_pack(job, number, tuple(core_of)), PACKED)
+        frame.mapInArrow(pack_of(job, number, tuple(core_of)), PACKED)
         for number, frame in enumerate(inputs)
     ]
     options = HostOptions(
@@ -130,10 +135,10 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
         cores=cores,
         windows_required=not job.bounded,
         order_column=job.order_column,
-        divided=job.keys is not None,
+        divided=job.keys is not None or job.partial is not None,
     )
     packed = reduce(_union, packs)
-    if job.keys is None:
+    if job.keys is None and job.partial is None:
         every = F.explode(F.array(*(F.lit(group) for group in core_of)))
         packed = packed.withColumn("core", every)
     if job.bounded:
@@ -145,8 +150,11 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
     return timed.groupBy("core").transformWithStateInPandas(core, MADE, "Append", "None")
 
 
-def _pack(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
+def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
+    """What makes frames of the tuples of a lane, for the cores of these groups."""
     lane = job.lanes[number]
+    if job.partial is not None:
+        return PackPartials(number, lane.stream.schema, lane.stream.name, job.partial, groups)
     if job.keys is None:
         return Pack(number, lane.stream.schema)
     return PackByKey(number, lane.stream.schema, lane.column, job.keys[number], groups)

@@ -15,6 +15,7 @@ from penstock.engines.spark.dataframes.job import QUERY, Job, text_of
 from penstock.engines.spark.dataframes.sequencer import Taken, keys_of
 from penstock.engines.spark.frames import from_ipc, one_batch
 from penstock.engines.spark.host import Host, HostOptions, Output
+from penstock.engines.spark.partial_frames import unpack_partial
 from penstock.engines.spark.state import FORMAT
 from penstock.engines.spark.trigger import CoreStore, Head, HostMemory
 from penstock.errors import PenstockError, StateError
@@ -88,6 +89,9 @@ class Worker:
 
     def take(self, packed: Iterable[Packed], watch: Watch, last: bool = False) -> Iterator[Made]:
         """Take the tuples of a trigger; ``last`` if there will never be another one."""
+        if self._job.partial is not None:
+            yield from self._merge(packed, watch, last)
+            return
         at = 0
         batches: list[list[pa.RecordBatch]] = [[] for _ in self._job.lanes]
         highest: dict[int, Any] = {}
@@ -109,6 +113,21 @@ class Worker:
         ends = [End(lane.stream.name) for lane in self._job.lanes] if last else []
         events = (*taken.events, *self._promises(highest), *ends)
         yield from self._made(self._host.process(events))
+        watch.spent("blocks_ms")
+
+    def _merge(self, packed: Iterable[Packed], watch: Watch, last: bool) -> Iterator[Made]:
+        """Take partial results, which the partitions of the input have made."""
+        parts = [unpack_partial(one.payload) for one in packed]
+        watch.spent("input_ms")
+        if self.position == 0:
+            yield from self._made(self._host.process(self._instructions()))
+        before = dict(self._host.counts(QUERY))
+        yield from self._made(self._host.merge(parts, self._job.update))
+        if last:
+            yield from self._made(self._host.process([End(self._job.lanes[0].stream.name)]))
+        after = self._host.counts(QUERY)
+        yield Made("taken", sum(part.tuples for part in parts))
+        yield from (Made(kind, after[kind] - before[kind]) for kind in ("late", "dead"))
         watch.spent("blocks_ms")
 
     def _promises(self, highest: dict[int, Any]) -> Iterator[Punctuation]:

@@ -1,0 +1,176 @@
+"""Window aggregates of streaming DataFrames: Penstock on Spark and Spark by itself, in one run.
+
+COUNT and SUM over ten minutes, every minute, with a watermark of 60 seconds: of all tuples, and of
+10,000 keys. A tuple every millisecond, each up to 60 seconds out of order. Then the same with a
+window every second, where Spark copies each row 600 times.
+
+A trigger reads two Parquet files, one for each core; the sink throws the rows away. Their number,
+and the sum of their counts, are compared between the two. What counts is the median of triggers;
+the first run of each warms the JVM and does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.spark_joins import PARTS
+from bench.spark_runs import (
+    CORES,
+    Stored,
+    Triggers,
+    folder,
+    median,
+    run_to_end,
+    spark_session,
+    stock_session,
+    together,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KEYS = 10_000
+DISORDER = 60_000_000
+"""Microseconds that a tuple may be behind the latest one; the watermark waits as long."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One line of the table."""
+
+    slide: int
+    grouped: bool
+    rows_per_trigger: int
+    triggers: int
+
+    @property
+    def text(self) -> str:
+        key, group = ("k, ", " GROUP BY k") if self.grouped else ("", "")
+        return (
+            f"SELECT {key}COUNT(*) AS n, SUM(x) AS total, window_start, window_end "
+            f"FROM r [RANGE 600 SECONDS SLIDE {self.slide} SECONDS WATTR at]{group}"
+        )
+
+    def stock(self, frame: DataFrame) -> DataFrame:
+        """The same in Spark's words."""
+        from pyspark.sql import functions as F
+
+        window = F.window("at", "600 seconds", f"{self.slide} seconds")
+        grouped = frame.groupBy(window, *(["k"] if self.grouped else []))
+        made = grouped.agg(F.count("*").alias("n"), F.sum("x").alias("total"))
+        return made.select(*(["k"] if self.grouped else []), "n", "total", "window.*")
+
+
+def stream(path: Path, rows: int, triggers: int) -> Stored:
+    """Tuples with a time, a key and a value, as so many files to a trigger as there are cores."""
+    rng = np.random.default_rng(4)
+    stored = Stored(path, files=CORES)
+    size = rows // CORES
+    for number in range(triggers * CORES):
+        ids = np.arange(number * size, (number + 1) * size)
+        at = ids * 1000 - rng.integers(0, DISORDER, size) + DISORDER
+        columns = {
+            "at": pa.array(at.astype("datetime64[us]"), pa.timestamp("us", tz="UTC")),
+            "k": rng.integers(0, KEYS, size),
+            "x": rng.integers(0, 1000, size),
+        }
+        stored.write(pa.table(columns))
+    return stored
+
+
+def counted(frame: DataFrame) -> DataFrame:
+    """With metrics that tell one result from another."""
+    from pyspark.sql import functions as F
+
+    n, total = F.coalesce(F.sum("n"), F.lit(0)), F.coalesce(F.sum("total"), F.lit(0))
+    return frame.observe("made", F.count(F.lit(1)).alias("rows"), n.alias("n"), total.alias("x"))
+
+
+def made_by(triggers: Triggers) -> tuple[int, int, int]:
+    """How many rows, the sum of their counts, and of their sums."""
+    return tuple(triggers.total(one, "made") for one in ("rows", "n", "x"))  # type: ignore[return-value]
+
+
+def compare(spark: SparkSession, work: Work, times: int) -> dict[str, Any]:
+    """Both rates, in turn, and their ratio."""
+    import penstock.spark as pss
+
+    stock_spark = stock_session(spark)
+    ours: list[Triggers] = []
+    stock: list[Triggers] = []
+    with folder() as path:
+        stored = stream(path / "r", work.rows_per_trigger, work.triggers)
+        for number in range(times):
+            theirs = stored.read(stock_spark).withWatermark("at", "60 seconds")
+            stock.append(run_to_end(counted(work.stock(theirs)), path / f"stock-{number}"))
+            mine = stored.read(spark).withWatermark("at", "60 seconds")
+            result = pss.sql(work.text, r=mine, cores=CORES)
+            ours.append(run_to_end(counted(result), path / f"ours-{number}"))
+            found = made_by(ours[-1]), made_by(stock[-1])
+            assert found[0] == found[1], f"{found[0]}, but Spark has {found[1]}"
+        source = run_to_end(stored.read(spark), path / "source")
+    ours, stock = (runs[1:] if times > 1 else runs for runs in (ours, stock))
+    pairs = list(zip(ours, stock, strict=True))
+    return {
+        "rows": found[0][0],
+        "penstock": together(ours).rate(),
+        "stock": together(stock).rate(),
+        "times stock": median(a.rate()["median"] / b.rate()["median"] for a, b in pairs),
+        "seconds": breakdown(together(ours), source),
+    }
+
+
+def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
+    """Seconds of a trigger, medians: what the slowest core does, and the rest.
+
+    Between JVM and Python is also what the tasks of the first stage do with their tuples.
+    """
+    whole, work = median(made.seconds()), median(made.seconds("addBatch"))
+    parts = {part: made.median(f"{part}_ms") / 1000 for part in PARTS}
+    read = median(source.seconds("addBatch"))
+    return {
+        "trigger": whole,
+        "planning, offsets and logs": whole - work,
+        "source": read,
+        "between JVM and Python": work - read - sum(parts.values()),
+        **parts,
+    }
+
+
+def alone(spark: SparkSession, work: Work, times: int) -> dict[str, Any]:
+    """Our rate at a size where Spark's own would take the run too long."""
+    import penstock.spark as pss
+
+    runs: list[Triggers] = []
+    with folder() as path:
+        stored = stream(path / "r", work.rows_per_trigger, work.triggers)
+        for number in range(times):
+            mine = stored.read(spark).withWatermark("at", "60 seconds")
+            result = pss.sql(work.text, r=mine, cores=CORES)
+            runs.append(run_to_end(counted(result), path / f"ours-{number}"))
+    return {"rows": made_by(runs[-1])[0], "penstock": together(runs[1:]).rate()}
+
+
+def run() -> dict[str, Any]:
+    """The figures."""
+    with spark_session() as spark:
+        found = {
+            "10 min by 1 min, 1 M rows a trigger": compare(spark, Work(60, False, 1 << 20, 8), 3),
+            "the same, 200 K rows a trigger": compare(spark, Work(60, False, 200_000, 10), 3),
+            "by 10,000 keys, 1 M rows a trigger": compare(spark, Work(60, True, 1 << 20, 7), 3),
+            "the same by key, 200 K rows a trigger": compare(spark, Work(60, True, 200_000, 10), 3),
+            "10 min by 1 s, 1 M rows a trigger": alone(spark, Work(1, False, 1 << 20, 8), 3),
+        }
+        few, many = (
+            found[name]["penstock"]["median"]
+            for name in (
+                "10 min by 1 min, 1 M rows a trigger",
+                "10 min by 1 s, 1 M rows a trigger",
+            )
+        )
+        return {**found, "1 s against 1 min": many / few}

@@ -1,0 +1,118 @@
+"""The panes of an aggregate in chunks: a trigger writes those that it changed.
+
+A pane is a few small columns, ``pane.<number>.<version>.<name>``, and one with the same number and
+version is the same. Neighbouring panes are in one chunk, so that there are a few chunks however
+many panes there are: each costs a round trip to Spark. A chunk is written if a pane of it is new,
+has another version or is gone. Columns of other names are in one more chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.engines.spark.chunk_store import ChunkStore
+
+Column = npt.NDArray[Any]
+MOST_CHUNKS = 32
+_REST = "rest"
+
+
+class ColumnChunks:
+    """Keeps columns that belong to no window of tuples. ``prefix`` tells its chunks from others."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._panes_per_chunk = 1
+        self._written: dict[str, Any] = {}
+
+    def save(self, columns: Mapping[str, Column], store: ChunkStore) -> dict[str, Any]:
+        """Bring the store up to the columns; returns the summary to keep beside the chunks."""
+        numbers = {int(key.split(".", 2)[1]) for key in columns if key.startswith("pane.")}
+        self._fit(numbers)
+        members: dict[str, dict[str, Column]] = {}
+        for key, column in columns.items():
+            members.setdefault(self._chunk_of(key), {})[key] = column
+        for name in [name for name in self._written if name not in members]:
+            store.delete(self._key(name))
+            del self._written[name]
+        for name, held in members.items():
+            # Versions tell panes apart; of other columns only their content does.
+            mark: Any = sorted(held) if name != _REST else packed_columns(held)
+            if self._written.get(name) != mark:
+                store.put(self._key(name), mark if name == _REST else packed_columns(held))
+                self._written[name] = mark
+        return {"panes_per_chunk": self._panes_per_chunk, "chunks": sorted(members)}
+
+    def _fit(self, numbers: set[int]) -> None:
+        """Let chunks be so wide that there are neither too many of them nor too few."""
+        span = max(numbers) - min(numbers) + 1 if numbers else 1
+        size = self._panes_per_chunk
+        while span // size > MOST_CHUNKS - 2:
+            size *= 2
+        while size > 1 and span // size < MOST_CHUNKS // 8:
+            size //= 2
+        self._panes_per_chunk = size
+
+    def _chunk_of(self, key: str) -> str:
+        """Chunks of another width have other names, so that none is taken for one of them."""
+        if not key.startswith("pane."):
+            return _REST
+        size = self._panes_per_chunk
+        return f"panes/{size}/{int(key.split('.', 2)[1]) // size}"
+
+    def load(self, summary: Mapping[str, Any], chunks: Mapping[str, bytes]) -> dict[str, Column]:
+        """The columns that were saved."""
+        self._panes_per_chunk = summary["panes_per_chunk"]
+        columns: dict[str, Column] = {}
+        for name in summary["chunks"]:
+            data = chunks[self._key(name)]
+            held = unpacked_columns(data)
+            self._written[name] = sorted(held) if name != _REST else bytes(data)
+            columns.update(held)
+        return columns
+
+    def forget(self, store: ChunkStore) -> None:
+        """The block is gone: delete all its chunks."""
+        for name in self._written:
+            store.delete(self._key(name))
+        self._written = {}
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/columns/{name}"
+
+
+def packed_columns(columns: Mapping[str, Column]) -> bytes:
+    """Arrays of numbers as bytes.
+
+    >>> found = unpacked_columns(packed_columns({"a": np.arange(2), "b": np.array([True])}))
+    >>> {name: column.tolist() for name, column in found.items()}
+    {'a': [0, 1], 'b': [True]}
+    """
+    arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    header = json.dumps([[name, a.dtype.str, len(a)] for name, a in arrays.items()]).encode()
+    pieces = [len(header).to_bytes(8, "little"), header]
+    size = 8 + len(header)
+    for array in arrays.values():
+        assert array.ndim == 1 and array.dtype != object, "a column is an array of numbers"
+        gap = -size % 8
+        pieces += [b"\0" * gap, array.tobytes()]
+        size += gap + array.nbytes
+    return b"".join(pieces)
+
+
+def unpacked_columns(data: bytes | memoryview) -> dict[str, Column]:
+    """What :func:`packed_columns` was given; the arrays are views of the bytes."""
+    view = memoryview(data)
+    at = 8 + int.from_bytes(view[:8], "little")
+    columns: dict[str, Column] = {}
+    for name, kind, count in json.loads(bytes(view[8:at])):
+        at += -at % 8
+        dtype = np.dtype(kind)
+        columns[name] = np.frombuffer(view, dtype, count, at)
+        at += count * dtype.itemsize
+    return columns
