@@ -20,14 +20,17 @@ GROUPS = {
     "engine": ("band_join", "select_project", "start_up", "memory"),
     "kernels": ("kernels",),
     "flows": ("flows",),
+    "aggregates": ("aggregates",),
     "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
 }
 """The benchmarks by the file that their results are in."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
+HAVE_QUICK = ("aggregates",)
+"""The benchmarks that can do little work."""
 
 
 def main() -> None:
-    """``python -m bench [NAME …] [--out FILE] [--figures FOLDER]``."""
+    """``python -m bench [NAME …] [--quick] [--out FILE] [--figures FOLDER]``."""
     if sys.argv[1:2] == ["soak"]:
         importlib.import_module("bench.soak").main(sys.argv[2:])
         return
@@ -38,6 +41,10 @@ def main() -> None:
         "--figures", type=Path, metavar="FOLDER",
         help=f"write the JSON in parts ({', '.join(GROUPS)}) and its figures to this folder",
     )  # fmt: skip
+    parser.add_argument(
+        "--quick", action="store_true",
+        help=f"little work, to see that it runs and its rows are right ({', '.join(HAVE_QUICK)})",
+    )  # fmt: skip
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
@@ -46,7 +53,8 @@ def main() -> None:
     for name in arguments.names or BENCHMARKS:
         print(f"bench: {name} …", file=sys.stderr, flush=True)
         start = time.perf_counter()
-        results[name] = importlib.import_module(f"bench.{name}").run()
+        options = {"quick": True} if arguments.quick and name in HAVE_QUICK else {}
+        results[name] = importlib.import_module(f"bench.{name}").run(**options)
         taken = time.perf_counter() - start
         print(f"bench: {name} took {taken:.0f} s", file=sys.stderr, flush=True)
         if arguments.figures:  # what there is so far, lest a later failure take it along

@@ -1,7 +1,7 @@
 """Draw the figures of a benchmark's JSON: ``python -m bench.figures RESULT.json``.
 
-The JSON is what ``python -m bench kernels flows --out RESULT.json`` writes. What it has no numbers
-for is not drawn. ``python -m bench --figures FOLDER`` does both.
+The JSON is what ``python -m bench kernels flows aggregates --out RESULT.json`` writes. What it has
+no numbers for is not drawn. ``python -m bench --figures FOLDER`` does both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import flow_figures
+from bench import aggregate_figures, flow_figures
 from bench.flow_figures import joined
 from bench.plot import Axis, Mark, Plot, Point, Series, svg
 
@@ -50,6 +50,7 @@ def figures(results: dict[str, Any], marks: list[Mark]) -> Iterator[tuple[str, P
     cpu = results.get("machine", {}).get("cpu", "")
     yield from of_kernels(results.get("kernels", {}), cpu, marks)
     yield from flow_figures.figures(results.get("flows", {}), cpu)
+    yield from aggregate_figures.figures(results.get("aggregates", {}), cpu)
 
 
 def of_kernels(kernels: dict[str, Any], cpu: str, marks: list[Mark]) -> Iterator[tuple[str, Plot]]:
@@ -112,7 +113,9 @@ def main() -> None:
     )  # fmt: skip
     arguments = parser.parse_args()
     if not draw(arguments.result, arguments.out, arguments.mark):
-        parser.error(f"{arguments.result} has no results of the benchmarks kernels and flows")
+        parser.error(
+            f"{arguments.result} has no results of the benchmarks kernels, flows and aggregates"
+        )
 
 
 if __name__ == "__main__":

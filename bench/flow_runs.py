@@ -26,7 +26,7 @@ from bench.kernels import DDL
 from bench.measure import rate
 from penstock.streams.events import Merged
 
-BATCH = 262_144
+BATCH = 1 << 20
 """Arrivals that an engine takes at once: threads that share a window gain from large ones."""
 FILLING = 1 << 20
 MOST_SECONDS = 4.0

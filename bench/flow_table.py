@@ -134,12 +134,12 @@ def change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
 
 
-def put(text: str, document: str) -> str:
+def put(text: str, document: str, begin: str = BEGIN, end: str = END) -> str:
     """The document with the text between its marks."""
-    if document.count(BEGIN) != 1 or document.count(END) != 1:
-        raise ValueError(f"the document needs the lines {BEGIN} and {END}, once each")
-    before, after = document.split(BEGIN)[0], document.split(END)[1]
-    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+    if document.count(begin) != 1 or document.count(end) != 1:
+        raise ValueError(f"the document needs the lines {begin} and {end}, once each")
+    before, after = document.split(begin)[0], document.split(end)[1]
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
 
 
 def main() -> None:

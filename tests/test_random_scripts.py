@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.blocks import join_side
 from penstock.engines.local.engine import Engine
-from penstock.kernels import entry_index
+from penstock.kernels import choosing, entry_index
 from penstock.oracle.oracle import Oracle
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
@@ -203,7 +203,7 @@ def kernels_in_plain_python() -> Iterator[None]:
     with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 1)
         patch.setattr(entry_index, "IN_CACHE", 1)
-        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(choosing, "TOO_MANY", 2.0)
         patch.setattr(join_side, "WORTH_PACKING", 1)
         yield
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.blocks import row_store
 from penstock.engines.local.engine import Engine
-from penstock.kernels import entry_index
+from penstock.kernels import choosing, entry_index
 from penstock.streams.events import Tuples
 from penstock.streams.literals import physical_list
 from tests.plain_kernels import plain_kernels
@@ -90,7 +90,7 @@ def singly_in_plain_python() -> Iterator[Counter[str]]:
     ways: Counter[str] = Counter()
     with plain_kernels() as patch, np.errstate(all="ignore"):
         patch.setattr(entry_index, "LONGEST_TAIL", 2)
-        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(choosing, "TOO_MANY", 2.0)
         patch.setattr(row_store, "MOST_LOOSE", 3)
         yield ways
     # What is compared below is worth little unless many tuples went the way that is meant.

@@ -90,7 +90,10 @@ def test_a_core_that_fails_stops_its_query_alone(way: Way, monkeypatch: pytest.M
             "ValueError: the core is too hot); every other query has taken the input\n"
             "Drop it, and install it again once its cause is mended; this is a defect of Penstock."
         )
-        assert pairs(query) == [(r, s) for r in range(3) for s in range(3)]
+        # What the other core found for the same tuple may have come out before.
+        assert set(pairs(query)) - {(3, s) for s in range(3)} == {
+            (r, s) for r in range(3) for s in range(3)
+        }
         engine.push("S", records(3, 1))
         engine.wait()
         assert pairs(other) == [(r, s) for r in range(4) for s in range(4)]

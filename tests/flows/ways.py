@@ -11,7 +11,7 @@ import pytest
 from tests.plain_kernels import plain_kernels
 
 from penstock.blocks import join_side
-from penstock.kernels import entry_index
+from penstock.kernels import choosing, entry_index
 from penstock.program.flow_choice import EVERY_KIND, UNORDERED, FlowChoice
 
 ORDERS = ("none", "outer", "inner")
@@ -62,6 +62,6 @@ def small_steps() -> Iterator[pytest.MonkeyPatch]:
     with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 1)
         patch.setattr(entry_index, "IN_CACHE", 1)
-        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(choosing, "TOO_MANY", 2.0)
         patch.setattr(join_side, "WORTH_PACKING", 1)
         yield patch

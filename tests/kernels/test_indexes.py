@@ -14,7 +14,7 @@ from tests.plain_kernels import plain_kernels
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError
-from penstock.kernels import entry_index
+from penstock.kernels import choosing, entry_index
 from penstock.streams.events import Merged
 from penstock.streams.schema import Stream
 
@@ -122,7 +122,7 @@ def eager() -> Iterator[None]:
     with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 1)
         patch.setattr(entry_index, "IN_CACHE", 1)
-        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(choosing, "TOO_MANY", 2.0)
         yield
 
 
@@ -155,7 +155,7 @@ def test_random_data_and_batches(
 ) -> None:
     with plain_kernels() as patch:
         patch.setattr(entry_index, "LONGEST_TAIL", 3)
-        patch.setattr(entry_index, "TOO_MANY", 2.0)
+        patch.setattr(choosing, "TOO_MANY", 2.0)
         merged = arrivals(seed, shape, 120, nulls=bool(seed % 2))
         expected = rows_of(on, window, join, merged, 1000, compile_predicates=False)
         assert rows_of(on, window, join, merged, batch) == expected

@@ -66,3 +66,14 @@ def test_a_change_may_stop_it_too() -> None:
     with pytest.raises(PenstockError) as error:
         oracle.change("q", "SELECT SUM(x) AS s FROM R [RANGE 10 SLIDE 10 WATTR t]")
     assert str(error.value) == ERROR
+
+
+def test_rows_of_windows_before_the_one_that_stops_it_are_given() -> None:
+    oracle = Oracle()
+    oracle.create_stream(Stream.of("R", COLUMNS, bounded=True))
+    oracle.install("q", "SELECT SUM(x) AS s FROM R [RANGE 10 SLIDE 10 WATTR t SLACK 99]")
+    oracle.tuples("R", batch((MOST, 12), (5, 1), (1, 13), (7, 20)))
+    with pytest.raises(PenstockError) as error:
+        oracle.end()
+    assert str(error.value) == ERROR
+    assert oracle.rows["q"] == [(6, (5,))]

@@ -30,6 +30,15 @@ PARTS_EACH = 1
 SMALLEST_PART = 512
 """Events that are not worth another thread's while."""
 SAMPLE = 64
+MOST_LIVE = 1.0
+"""Tuples in the windows per arrival of a part, up to which a part makes its own index."""
+CROWDED = 64
+"""Comparisons per arrival from which on an index that stays, which notices, does better."""
+RUNS_TO_SKIP = 16
+SWEPT = 1 << 17
+"""Arrivals of a part with an index of its own: with more, the index leaves the cache."""
+SWEPT_PER_LIVE = 4
+"""But if windows are long, at least so many for each tuple that a part must begin with."""
 
 
 class Crew(Protocol):
@@ -74,6 +83,26 @@ class Sharing:
         self._matcher = matcher
         self._sides = sides
         self._step = MOST_PAIRS
+        self._sweeping: int | None = None
+        self._runs_to_skip = 0
+
+    def sweeps(self, probes: list[Probes | None]) -> bool:
+        """Whether in this run each part makes an index of its own, and of one side alone.
+
+        That pays where the windows, which each part must begin with, are short beside it.
+        """
+        self._runs_to_skip = max(0, self._runs_to_skip - 1)
+        given = [p for p in probes if p is not None]
+        arrivals = sum(len(p.at) for p in given)
+        live = sum(int(p.hi[-1] - p.lo[-1]) for p in given if len(p.at))
+        pays = (
+            not self._runs_to_skip
+            and arrivals >= SMALLEST_PART * self._crew.cores
+            and live * self._crew.cores <= MOST_LIVE * arrivals
+            and self._matcher.can_sweep(probes)
+        )
+        self._sweeping = max(SWEPT, SWEPT_PER_LIVE * live) if pays else None
+        return pays
 
     def runs(
         self, probes: list[Probes | None], count: int, gather: Callable[[Found], Run]
@@ -90,6 +119,8 @@ class Sharing:
                     self._step = max(1, (b - a) // 2)
                     break
                 self._matcher.settle(part.tally)
+                if self._sweeping is not None and part.tally.comparisons > CROWDED * (b - a):
+                    self._runs_to_skip = RUNS_TO_SKIP
                 self._crew.count(
                     part.core, part.tally.probed, len(part.run), part.tally.comparisons
                 )
@@ -114,16 +145,27 @@ class Sharing:
     ) -> Callable[[int], _Part]:
         def work(core: int) -> _Part:
             tally = Tally()
-            found = find_pairs(self._matcher, self._sides, probes, start, stop, tally)
+            found = self._found(probes, start, stop, tally)
             return _Part(core, None if found is None else gather(found), tally)
 
         return work
+
+    def _found(
+        self, probes: list[Probes | None], start: int, stop: int, tally: Tally
+    ) -> Found | None:
+        given = [p for p in probes if p is not None]
+        if self._sweeping is not None and stop - start > 1:
+            pairs = self._matcher.sweep(given, start, stop, MOST_PAIRS, tally)
+            return None if pairs is None else Found(*pairs)
+        return find_pairs(self._matcher, self._sides, probes, start, stop, tally)
 
     def _bounds(self, probes: list[Probes | None], start: int, stop: int) -> list[int]:
         """Where to cut ranks, so that parts have about as many candidates and none is too long."""
         count = stop - start
         parts = min(self._crew.cores * PARTS_EACH, -(-count // SMALLEST_PART))
         parts = max(parts, -(-count // self._step))
+        if self._sweeping is not None:
+            parts = max(parts, -(-count // self._sweeping))
         even = np.linspace(start, stop, parts + 1)
         if parts > 1:
             ranks, work = _estimated_work(probes, start, stop)

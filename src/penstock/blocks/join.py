@@ -236,6 +236,8 @@ class JoinBlock:
         probes = self._each(
             lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks), large
         )
+        if self._sharing is None or not self._sharing.sweeps(probes):
+            self._each(lambda side: self._index(side, probes[side.index]), large)
         if self._sharing is None:
             yield from self._steps(probes, ranks, gone)
             return
@@ -282,6 +284,10 @@ class JoinBlock:
             return None
         mine, seen = ranks.tuples[side.index], ranks.seen[side.index]
         return self.matcher.probes(side, admitted, keyed, mine, seen)
+
+    def _index(self, side: JoinSide, probes: Probes | None) -> None:
+        if probes is not None:
+            self.matcher.index(side, probes)
 
     def _expiring(
         self,

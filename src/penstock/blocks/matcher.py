@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,22 @@ from penstock.blocks.admission import Admitted
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.meeting import Rule
 from penstock.blocks.punctuator import Ticks
+from penstock.blocks.residual import Residual
 from penstock.kernels.bounds import stays_in_range
 from penstock.kernels.dictionary import Dictionary
 from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.evaluate import select
 from penstock.kernels.looked import Looked
-from penstock.kernels.merging import live_total, name_pairs, row_ranges, three
+from penstock.kernels.merging import live_total, name_pairs, places, row_ranges, three
 from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
 from penstock.kernels.predicate import KeyOperand, Predicate, has_arithmetic
+from penstock.kernels.sweeping import Arriving, sweep
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams
 from penstock.sql.expressions import (
     TRUE,
-    Column,
-    Expression,
     conjunction,
     conjuncts,
-    rebuild,
-    walk,
 )
 from penstock.streams.windows import Range, Rows
 
@@ -68,29 +67,6 @@ class Tally:
     looked: list[tuple[EntryIndex, Looked, int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Residual:
-    """A condition on gathered pairs, and the columns of each side that it reads."""
-
-    condition: Expression
-    columns: tuple[tuple[int, ...], tuple[int, ...]]
-
-    @classmethod
-    def of(cls, condition: Expression) -> _Residual:
-        read: tuple[set[int], set[int]] = (set(), set())
-        for node in walk(condition):
-            if isinstance(node, Column):
-                read[node.side].add(node.index)
-        columns = (tuple(sorted(read[0])), tuple(sorted(read[1])))
-
-        def renumber(node: Expression) -> Expression:
-            if isinstance(node, Column):
-                return replace(node, index=columns[node.side].index(node.index))
-            return rebuild(node, renumber)
-
-        return cls(renumber(condition), columns)
-
-
 class Matcher:
     """The predicate of a join block, as it stands now."""
 
@@ -108,13 +84,13 @@ class Matcher:
         compiled = instruction.compiled if self._compile else TRUE
         self._filters = instruction.filters
         self.predicate = Predicate.of(compiled)
-        self._residual = _Residual.of(
+        self._residual = Residual.of(
             instruction.residual
             if self._compile
             else conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
         )
         # What takes the kernel's place when its sums might overflow.
-        self._everything = _Residual.of(
+        self._everything = Residual.of(
             conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
         )
         self._kernel_name = instruction.kernel
@@ -174,7 +150,7 @@ class Matcher:
         """What the arriving tuples of ``side`` may see of the other side, and their keys.
 
         ``ranks`` are theirs; ``seen`` is how many of the other side's newest tuples were there
-        before each. What they look at is indexed from here on.
+        before each.
         """
         other = self._sides[1 - side.index]
         new_here = admitted.batch.num_rows
@@ -196,9 +172,13 @@ class Matcher:
             keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
         )
         stored = other.stored_columns(by_time, columns.upper is not None)
-        if other.entry_index is not None and len(numbers) and self.in_range():
-            other.entry_index.update(other.first_entry, stored, columns)
         return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
+
+    def index(self, side: JoinSide, probes: Probes) -> None:
+        """Bring the index up to date that the tuples of ``side`` look into."""
+        other = self._sides[1 - side.index]
+        if other.entry_index is not None and len(probes.numbers) and self.in_range():
+            other.entry_index.update(other.first_entry, probes.stored, probes.columns)
 
     @staticmethod
     def _sight(
@@ -259,6 +239,63 @@ class Matcher:
             kept = np.flatnonzero(self._passes(residual, side, seqs, partners, tally.failures))
             seqs, partners, which = seqs[kept], partners[kept], which[kept]
         return seqs, partners, which
+
+    def can_sweep(self, probes: Sequence[Probes | None]) -> bool:
+        """Whether :meth:`sweep` can take the place of :meth:`match` for these probes."""
+        if not self._compile or not self.in_range():
+            return False
+        left, right = probes
+        if left is None or right is None or any(side.seqs is not None for side in self._sides):
+            return False
+        seen: tuple[Indices, Indices] | None = None
+        for side, given in zip(self._sides, (left, right), strict=True):
+            other = self._sides[1 - side.index]
+            if given.columns.lower is not None:
+                return False
+            if not isinstance(other.window, Rows):
+                seen = places(left.at, right.at) if seen is None else seen
+                everybody = len(other.rows) - other.newest + seen[side.index]
+                if (given.hi != everybody).any() or (given.lo[1:] < given.lo[:-1]).any():
+                    return False
+        swept = self._swept()
+        probing = (left, right)[1 - swept.index]
+        return swept.entry_index is not None and swept.entry_index.decide(
+            swept.first_entry, probing.stored, probing.columns
+        )
+
+    def _swept(self) -> JoinSide:
+        """The side that is indexed: the one with fewer keys to copy."""
+        return min(self._sides, key=lambda side: len(side.columns))
+
+    def sweep(
+        self, probes: Sequence[Probes], start: int, stop: int, most: int, tally: Tally
+    ) -> tuple[Indices, Indices, Indices] | None:
+        """The pairs of tuples ranked ``start .. stop - 1``, as left and right numbers and ranks.
+
+        None if there are too many. No index is needed or changed; else as :meth:`match`, for both
+        sides together.
+        """
+        arriving = []
+        for side, given in zip(self._sides, probes, strict=True):
+            a, b = np.searchsorted(given.at, (start, stop)).tolist()
+            first = len(side.rows) - len(given.at) + a
+            stored = probes[1 - side.index].stored
+            tally.probed[side.index] += b - a
+            arriving.append(Arriving(given.at[a:b], given.lo[a:b], first, side.rows.first, stored))
+        side = self._swept()
+        assert side.entry_index is not None
+        mine, other = arriving[side.index], arriving[1 - side.index]
+        swept = sweep(side.entry_index, mine, other, self._constants, most)
+        tally.comparisons += swept.met
+        if swept.pairs is None:
+            return None
+        left, right, ranks = swept.pairs
+        if self._residual.condition != TRUE and len(left):
+            kept = np.flatnonzero(
+                self._passes(self._residual, self._sides[0], left, right, tally.failures)
+            )
+            left, right, ranks = left[kept], right[kept], ranks[kept]
+        return left, right, ranks
 
     def settle(self, tally: Tally) -> None:
         """Count what was counted, and let indexes learn from it; nobody is matching now."""
@@ -325,7 +362,7 @@ class Matcher:
 
     def _passes(
         self,
-        residual: _Residual,
+        residual: Residual,
         side: JoinSide,
         seqs: Indices,
         partners: Indices,

@@ -7,6 +7,7 @@ two tuples meet that may, on whichever of its cores, and gives back the pairs th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -117,12 +118,12 @@ class Chunk:
     compiled: bool = True
     entered: int = 0
 
-    @property
+    @functools.cached_property
     def is_light(self) -> bool:
         """Whether to wake a thread for it takes longer than to do it: a tuple that comes alone."""
         if self.ranks[1] - self.ranks[0] != 1:
             return False
-        return all(int((a.hi - a.lo).sum()) <= LIGHT for a in self.arrivals)
+        return all(not len(a) or int(a.hi[0]) - int(a.lo[0]) <= LIGHT for a in self.arrivals)
 
     def __str__(self) -> str:
         """What it holds, for an error to say where."""

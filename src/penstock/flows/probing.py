@@ -72,13 +72,14 @@ class Probing:
 
     def _alone(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
         """The same for a tuple, or a punctuation, that comes alone: it is not kept waiting."""
-        for side, probes in enumerate(chunk.arrivals):
-            met: Met | None = nobody()
+        first, after = chunk.ranks
+        for side in (0, 1) if len(chunk.arrivals[0]) else (1, 0):
+            probes, met, core = chunk.arrivals[side], nobody(), self.cores[side]
             if len(probes):
-                core = self.cores[side]
-                met = core.process(probes, windows[1 - side], chunk.compiled, ANY_NUMBER)
-            assert met is not None
-            yield STREAMS[side], self.cores[side].with_stars(met, chunk.ranks, chunk.ranks[1])
+                found = core.process(probes, windows[1 - side], chunk.compiled, ANY_NUMBER)
+                assert found is not None
+                met = found
+            yield STREAMS[side], core.with_stars(met, (first, after), after)
 
     def _found(
         self,

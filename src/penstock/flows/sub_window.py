@@ -59,7 +59,8 @@ class SubWindow:
         self.first_entry = 0
         self._in_order = True
         self._index: EntryIndex | None = None
-        self._function: tuple[Any, Callable[..., Any]] | None = None
+        self._function: Callable[..., Any] | None = None
+        self._one_place = np.empty(1, np.int64), np.empty(1, np.int64)
         self._few_pairs: Pairs = np.empty(1024, np.int64)
         self.comparisons = 0
         if rule.kernel != "nested-loop" and rule.compiled and rule.predicate.keys[side]:
@@ -228,43 +229,39 @@ class SubWindow:
         """As :meth:`older`, all together; None if there are more than ``most`` pairs."""
         if not len(self) or not len(probes):
             return nobody()
+        if len(probes) == 1 and compiled and self._index is None:
+            few = self._few(probes)
+            if few is not None:
+                return self._named_pairs(probes, 0, few) if len(few) else nobody()
         counted = self.comparisons
         bounds = self._older_bounds(probes)
-        found = self._few(probes, bounds, compiled) if len(probes) == 1 else None
-        if found is None:
-            found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
+        found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
         if found is None:
             self.comparisons = counted  # they will be made again
             return None
         return self._named_pairs(probes, 0, found) if len(found) else nobody()
 
-    def _few(self, probes: Arrivals, bounds: _Bounds, compiled: bool) -> Pairs | None:
+    def _few(self, probes: Arrivals) -> Pairs | None:
         """The pairs of a single probe by the nested loop, if they are few; None: look again.
 
         A single tuple is not to wait for memory, or for the choice of a function, at every step.
         """
         rule = self._rule
-        timed = bounds.probe[0] is not None
-        if self._index is not None or not (compiled and rule.compiled) or timed or not probes.keys:
+        if not rule.compiled or probes.low is not None or not probes.keys:
             return None
-        keys, valid = self._keys, self._valid
-        shape = (probes.valid, [v is None for v in valid])
-        if any(v is not None for v in probes.valid):
+        if any(v is not None for v in (*probes.valid, *self._valid)):
             return None
-        if self._function is None or self._function[0] != shape:
-            probe, stored = Columns(probes.keys, probes.valid), Columns(keys, valid)
-            found = kernel_for(rule.predicate, 1 - self.side, probe, stored)
-            self._function = (shape, found)
-        given = [v for v in valid if v is not None]
+        keys = self._keys
+        if self._function is None:
+            probe, stored = Columns(probes.keys, probes.valid), Columns(keys, self._valid)
+            self._function = kernel_for(rule.predicate, 1 - self.side, probe, stored)
+        lo, hi = self._one_place
+        lo[0], hi[0] = self._seqs.searchsorted((probes.lo[0], probes.hi[0]))
         out = self._few_pairs
-        count = int(
-            self._function[1](
-                bounds.lo, bounds.hi, *probes.keys, *keys, *given, *rule.constants, out
-            )
-        )
+        count = int(self._function(lo, hi, *probes.keys, *keys, *rule.constants, out))
         if count < 0:
             return None
-        self.comparisons += int(bounds.hi[0] - bounds.lo[0])
+        self.comparisons += int(hi[0] - lo[0])
         few = out[:count].copy()
         few.sort()
         return few

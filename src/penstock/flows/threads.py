@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.flows.bell import Bell
 from penstock.flows.fifo import Fifo
-from penstock.flows.network import Network, Port, Sent, Unit
+from penstock.flows.network import Network, Port, Unit
 
 CAPACITY = 8
 """Messages that may wait before a unit. A message is a whole chunk of tuples."""
@@ -128,17 +128,33 @@ class Threads:
             worker.join()
 
     def _do_light(self) -> None:
-        """Do what has just been handed to parked threads: nobody was woken for it."""
+        """Do what has just been handed to parked threads: nobody was woken for it.
+
+        They take turns, as if they worked at the same time: what each finds, it finds early.
+        """
+        turns = []
         for worker in self._all:
-            while worker not in self._own and worker.has_input:
-                try:
-                    if not worker.work():
-                        worker.wake()  # its thread is at it, and may have looked before
-                        break
-                except BaseException as error:
-                    worker.failure = error
-                    self._check()
+            if worker not in self._own and worker.has_input:
+                if worker.claim():
+                    turns.append((worker, worker.turns()))
+                else:
+                    worker.wake()  # its thread is at it, and may have looked before
+        while turns:
+            turns = [turn for turn in turns if self._take_turn(*turn)]
         self._do_own()
+
+    def _take_turn(self, worker: _Worker, turns: Iterator[bool]) -> bool:
+        """Let a claimed worker go on; False if it has done, and is not claimed any more."""
+        try:
+            if next(turns, None) is not None:
+                return True
+        except BaseException as error:
+            worker.failure = error
+            self._check()
+        worker.release()
+        if worker.has_input:
+            worker.wake()  # its thread may have looked while it was claimed, and found nothing
+        return False
 
     def _do_own(self) -> bool:
         """Do the work of the units at the ends; False if there was none."""
@@ -264,22 +280,34 @@ class _Worker:
 
         Nor if somebody else is doing it: a unit takes one step at a time.
         """
+        if not self.claim():
+            return False
+        try:
+            worked = False
+            for _ in self.turns():
+                worked = True
+            return worked
+        finally:
+            self.release()
+
+    def claim(self) -> bool:
+        """Take the right to work; False if somebody else has it."""
         try:
             self._claim.pop()
         except IndexError:
             return False
-        try:
-            return self._take_steps()
-        finally:
-            self._claim.append(None)
+        return True
 
-    def _take_steps(self) -> bool:
-        started = 0.0
-        worked = False
+    def release(self) -> None:
+        """Give the right back."""
+        self._claim.append(None)
+
+    def turns(self) -> Iterator[bool]:
+        """Take a message from every input that has one; yields after whatever was done."""
         for port, (fifo, source) in self.inputs.items():
             if not fifo.messages or not self._room_for(port):
                 continue
-            started = started or time.perf_counter()
+            started = time.perf_counter()
             was_full = not fifo.has_room
             message = fifo.get()
             self.taking = message
@@ -288,25 +316,25 @@ class _Worker:
                 source.wake()
             elif was_full:
                 self._driver.ring()
-            self._put_all(self.unit.step(port, message), self.unit.needs(port) or ())
-            worked = True
-        worked |= self._put_all(self.unit.forward(self._has_room), ())
-        if started:
+            needed = self.unit.needs(port) or ()
+            for sent in self.unit.step(port, message):
+                self._put(*sent, needed)
+                self.busy += time.perf_counter() - started
+                yield True
+                started = time.perf_counter()
             self.busy += time.perf_counter() - started
-        return worked
+            yield True
+        for sent in self.unit.forward(self._has_room):
+            self._put(*sent, ())
+            yield True
 
-    def _put_all(self, messages: Iterable[Sent], bounded: Sequence[Port]) -> bool:
-        """Write the messages; a step that makes many waits wherever a reader is behind."""
-        sent = False
-        for output, message in messages:
-            sent = True
-            if output in bounded and self._thread is not None:
-                self._await_room(self.outputs[output])
-            self.outputs[output].put(message)
-            reader = self.readers.get(output)
-            if reader is not None:
-                if self._thread is not None or not getattr(message, "is_light", False):
-                    reader.wake()
-            else:
-                self._driver.ring()
-        return sent
+    def _put(self, output: Port, message: Any, bounded: Sequence[Port]) -> None:
+        """Write a message; a step that makes many waits wherever a reader is behind."""
+        if output in bounded and self._thread is not None:
+            self._await_room(self.outputs[output])
+        self.outputs[output].put(message)
+        reader = self.readers.get(output)
+        if reader is None:
+            self._driver.ring()
+        elif self._thread is not None or not getattr(message, "is_light", False):
+            reader.wake()

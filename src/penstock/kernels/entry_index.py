@@ -15,18 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.kernels import buckets
-from penstock.kernels.bucket_index import (
-    Grid,
-    Hash,
-    Numbers,
-    Segment,
-    limits,
-    make_segment,
-    slack_of,
-)
+from penstock.kernels import buckets, choosing
+from penstock.kernels.bucket_index import Grid, Hash, Numbers, Segment, make_segment
+from penstock.kernels.choosing import Choice, Offers
 from penstock.kernels.compiled import load
-from penstock.kernels.constraints import Constraint, Dimension, constraints, dimensions
 from penstock.kernels.generate import generate_bucket
 from penstock.kernels.looked import Looked
 from penstock.kernels.nested_loop import Columns, Pairs, pairs, shape_of
@@ -36,9 +28,6 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 LONGEST_TAIL = 1024
-SAMPLE = 256
-TOO_MANY = 0.25
-"""If a probe would have to look at a larger share of the entries, the nested loop is faster."""
 CROWDED = 64
 """Candidates per probe from which on it is worth looking whether the index is of any use."""
 ALIKE = 2
@@ -51,24 +40,6 @@ IN_CACHE = 1 << 16
 """Entries of a segment that a second-level cache holds most of."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What a segment is laid out by."""
-
-    equal: tuple[tuple[int, int], ...] = ()
-    dims: tuple[Dimension, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        if self.equal:
-            return "hash"
-        if not self.dims:
-            return "nested-loop"
-        both = any(d.lower is not None and d.upper is not None for d in self.dims)
-        return "band" if both else "sorted"
-
-
 class EntryIndex:
     """Segments over the entries of one side, which the other side's probes look into.
 
@@ -78,22 +49,14 @@ class EntryIndex:
 
     def __init__(self, predicate: Predicate, stored_side: int, kernel: str) -> None:
         self._predicate = predicate
-        self._side = stored_side
-        found = constraints(predicate, stored_side)
-        text = {"code", "truth"}
-        keys = predicate.keys[stored_side]
-        equal = tuple((c.stored, c.probe) for c in found if c.equal)
-        ranges = [c for c in found if keys[c.stored].kind not in text]
-        self._equal = equal if kernel in ("auto", "hash") else ()
-        dims = dimensions(ranges) if kernel != "hash" else []
-        if kernel == "sorted":
-            dims = [Dimension(c.stored, *_halves(c)) for c in ranges]
-        self._dims = dims
+        self.side = stored_side
+        self._offers = Offers(predicate, stored_side, kernel)
         self.choice = Choice()
         self._segments: list[Segment] = []
         self._signature: object = None
         self._hopeless_until = 0
         self._failures = 0
+        self._chosen = False
         self._chosen_at = 0
         self._widths: list[float] = []
         self._found = 0
@@ -101,7 +64,7 @@ class EntryIndex:
     @property
     def usable(self) -> bool:
         """Whether the predicate offers anything to index by."""
-        return bool(self._equal or self._dims)
+        return self._offers.any
 
     @property
     def nbytes(self) -> int:
@@ -110,6 +73,7 @@ class EntryIndex:
     def clear(self) -> None:
         """Forget everything; the next update indexes all that is stored."""
         self._segments = []
+        self._chosen = False
         self._hopeless_until = 0
         self._failures = 0
 
@@ -128,17 +92,24 @@ class EntryIndex:
             self._signature = signature
         self._segments = [segment for segment in self._segments if segment.last > first]
         start = self._segments[-1].last if self._segments else first
-        if following - start <= LONGEST_TAIL or following < self._hopeless_until:
+        if following - start <= LONGEST_TAIL:
             return
-        if not self._segments or following - self._chosen_at > SETTLED * (following - first):
-            self._chosen_at = following
-            self.choice = self._choose(stored, probe)
-            self._widths = self._widths_of(stored, probe)
+        if self.decide(first, stored, probe):
+            start = self._absorb(first, start, following)
+            self._segments.append(self._make(start, first, stored))
+
+    def decide(self, first: int, stored: Columns, probe: Columns) -> bool:
+        """Choose what to index by, when it is time to; False if by now nothing is worth it."""
+        following = first + len(stored.keys[0])
+        if following < self._hopeless_until:
+            return False
+        if not self._chosen or following - self._chosen_at > SETTLED * (following - first):
+            self._chosen, self._chosen_at = True, following
+            self.choice = self._offers.choose(stored, probe, self.choice)
+            self._widths = self._offers.widths(self.choice, stored, probe)
             if self.choice == Choice():
                 self._give_up(first, following)
-                return
-        start = self._absorb(first, start, following)
-        self._segments.append(self._make(start, first, stored))
+        return self.choice != Choice()
 
     def _absorb(self, first: int, start: int, following: int) -> int:
         """Take away the segments that become one with the entries from ``start`` on.
@@ -158,13 +129,16 @@ class EntryIndex:
 
     def _give_up(self, first: int, following: int) -> None:
         """Use no index until the window has changed; after failures in a row, for some windows."""
-        self.choice, self._segments = Choice(), []
+        self.choice, self._segments, self._chosen = Choice(), [], False
         self._hopeless_until = following + (max(LONGEST_TAIL, following - first) << self._failures)
 
     def _make(self, start: int, first: int, stored: Columns) -> Segment:
         """A segment of the entries from ``start`` on."""
-        part = slice(start - first, None)
-        entries = self._numbers(self._side, [key[part] for key in stored.keys])
+        return self.segment(start, stored.part(start - first, len(stored.keys[0])))
+
+    def segment(self, start: int, stored: Columns) -> Segment:
+        """These entries, of which ``start`` is the first, as a segment that nobody keeps."""
+        entries = self._numbers(self.side, stored.keys)
         layout: Grid | Hash
         if self.choice.equal:
             used = {number for number, _ in self.choice.equal}
@@ -173,76 +147,15 @@ class EntryIndex:
         else:
             used = {n for d in self.choice.dims for n in (d.stored, d.other) if n is not None}
             layout = Grid(self.choice.dims, entries, self._widths)
-        unknown = None
+        unknown: Array | None = None
         for number in used:
             valid = stored.valid[number]
             if valid is not None:
-                gone = ~valid[part]
-                unknown = gone if unknown is None else unknown | gone
-        columns = [column[part] for column in stored.flat()]
-        return make_segment(start, layout, entries, unknown, columns)
+                unknown = ~valid if unknown is None else unknown | ~valid
+        return make_segment(start, layout, entries, unknown, stored.flat())
 
     def _numbers(self, side: int, keys: Sequence[Array]) -> Numbers:
         return Numbers(self._predicate.keys[side], keys)
-
-    # -- choosing ---------------------------------------------------------------------------
-
-    def _choose(self, stored: Columns, probe: Columns) -> Choice:
-        """What lets the fewest tuples through, judged by a sample of both sides."""
-        ours, theirs = _sample(stored.keys), _sample(probe.keys)
-        if not len(theirs[0]):
-            return self.choice
-        best: tuple[float, Choice] = (TOO_MANY, Choice())
-        if self._equal:
-            same = np.ones((len(theirs[0]), len(ours[0])), np.bool_)
-            for s, p in self._equal:
-                same &= theirs[p][:, None] == ours[s]
-            best = (max(float(same.mean()) - 1e-9, 0.0), Choice(self._equal))
-            if best[0] > TOO_MANY:
-                best = (TOO_MANY, Choice())
-        shares = sorted(self._shares(ours, theirs), key=lambda pair: pair[0])
-        for share, dim in shares[:1]:
-            both = [
-                d
-                for _, d in shares[1:]
-                if d.stored != dim.stored and (d.stored, d.other) != (dim.other, dim.stored)
-            ]
-            if dim.lower is None or dim.upper is None:
-                both = []  # it has no width, so there can be no rows as wide as it
-            dims = (dim, *both[:1])
-            total = share * min((s for s, d in shares if d in both[:1]), default=1.0)
-            if total < best[0]:
-                best = (total, Choice(dims=dims))
-        return best[1]
-
-    def _shares(
-        self, ours: Sequence[Array], theirs: Sequence[Array]
-    ) -> list[tuple[float, Dimension]]:
-        """For each dimension, the share of entries that a probe must look at."""
-        values, probes = self._numbers(self._side, ours), self._numbers(1 - self._side, theirs)
-        found = []
-        for dim in self._dims:
-            low, high = limits(dim, probes, slack_of(dim, values))
-            inside = np.ones((len(theirs[0]), len(ours[0])), np.bool_)
-            with np.errstate(invalid="ignore"):
-                if low is not None:
-                    inside &= values[dim.stored] >= low[:, None]
-                if high is not None:
-                    inside &= values[dim.stored] <= high[:, None]
-            found.append((float(inside.mean()), dim))
-        return found
-
-    def _widths_of(self, stored: Columns, probe: Columns) -> list[float]:
-        """How wide a range probes ask for, in each chosen dimension."""
-        probes = self._numbers(1 - self._side, _sample(probe.keys))
-        values = self._numbers(self._side, _sample(stored.keys))
-        widths = []
-        for dim in self.choice.dims:
-            low, high = limits(dim, probes, slack_of(dim, values))
-            with np.errstate(invalid="ignore", over="ignore"):
-                width = np.inf if low is None or high is None else float(np.median(high - low))
-            widths.append(width if width == width else np.inf)
-        return widths
 
     # -- probing ----------------------------------------------------------------------------
 
@@ -293,7 +206,7 @@ class EntryIndex:
             met += int((tail_hi - tail_lo).sum())
             tail = pairs(
                 self._predicate,
-                1 - self._side,
+                1 - self.side,
                 tail_lo,
                 tail_hi,
                 probe,
@@ -317,17 +230,31 @@ class EntryIndex:
         if looked.pairs is None or not self._segments:
             return
         self._found = max(looked.most, self._found // 2)
-        if looked.crowd <= max(CROWDED * looked.probes, TOO_MANY * looked.live):
+        if looked.crowd <= max(CROWDED * looked.probes, choosing.TOO_MANY * looked.live):
             self._failures = 0
             return
         self._give_up(first, first + count)
         self._failures = min(self._failures + 1, MOST_FAILURES)
 
+    def look_into(
+        self,
+        segment: Segment,
+        lo: Indices,
+        hi: Indices,
+        probe: Columns,
+        stored: Columns,
+        constants: Sequence[np.generic],
+        capacity: int,
+    ) -> tuple[Pairs | None, int]:
+        """As :meth:`find`, of one segment alone; pairs are in any order."""
+        probes = self._probes([segment], lo, hi, probe)
+        return self._look_into(segment, 0, probes, stored, constants, capacity)
+
     def _probes(
         self, segments: Sequence[Segment], lo: Indices, hi: Indices, probe: Columns
     ) -> _Probes:
         """The probes in the order in which they are to look into the segments."""
-        side = 1 - self._side
+        side = 1 - self.side
         largest = max(segments, key=len, default=None)
         order = np.arange(len(lo), dtype=np.int32)
         if largest is not None and len(largest) > IN_CACHE and len(lo) > 1:
@@ -348,7 +275,7 @@ class EntryIndex:
         capacity: int,
     ) -> tuple[Pairs | None, int]:
         ranges = segment.layout.ranges(probes.numbers)
-        shape = shape_of(1 - self._side, probes.columns, stored)
+        shape = shape_of(1 - self.side, probes.columns, stored)
         function = self._predicate.kernels.get(("bucket", shape))
         if function is None:
             function = load(generate_bucket(self._predicate, shape))
@@ -382,16 +309,3 @@ class _Probes:
     hi: Indices
     columns: Columns
     numbers: Numbers
-
-
-def _halves(constraint: Constraint) -> tuple[Constraint | None, Constraint | None]:
-    """The constraint as an upper and as a lower bound, where it is one."""
-    upper = constraint if constraint.high < float("inf") else None
-    return upper, constraint if constraint.low > float("-inf") else None
-
-
-def _sample(keys: Sequence[Array]) -> list[Array]:
-    """Evenly spread elements of each column."""
-    count = len(keys[0]) if keys else 0
-    picked = np.linspace(0, max(count - 1, 0), min(count, SAMPLE)).astype(np.int64)
-    return [key[picked] for key in keys]

@@ -75,7 +75,7 @@ class Extremes:
         values = np.asarray(vector.values)
         if values.dtype.kind == "f":
             return alias(np.ascontiguousarray(values, np.float64))
-        return alias(comparison_key(vector))
+        return alias(np.asarray(comparison_key(vector), np.int64))
 
     def _mask(self, encoded: Array, valid: Array | None) -> Array:
         if self._words is not None:

@@ -48,7 +48,7 @@ class Firsts:
         """Take tuples, numbered from ``start`` on, which arrived after all that were taken."""
         cells = np.ascontiguousarray(cells, np.int32)
         mask = _ALL if valid is None else alias(valid)
-        ticks = alias(np.ascontiguousarray(ticks))
+        ticks = alias(np.ascontiguousarray(ticks, np.int64))
         loops.earliest(ticks, mask, cells, self._flip, start, (self._keys, self._rows))
 
     def rows(self, cells: Array) -> npt.NDArray[np.int64]:

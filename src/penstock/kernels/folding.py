@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.memory import alias
-from penstock.kernels.panes import Measure, Panes, border_of, place_of, places
+from penstock.kernels.panes import Measure, Panes, as_ticks, border_of, place_of, places
 from penstock.kernels.survey import extent_of
 
 Array = npt.NDArray[Any]
@@ -146,8 +146,9 @@ def count_in_panes(
     >>> counts.tolist()
     [2, 0, 1]
     """
-    ticks = alias(np.ascontiguousarray(ticks))
-    codes, code = (_NO_CODES, 0) if equal is None else (alias(equal[0]), equal[1])
+    ticks = alias(as_ticks(ticks))
+    codes, code = (_NO_CODES, 0) if equal is None else equal
+    codes = alias(np.ascontiguousarray(codes, np.int32))
     keep = _ALL if mask is None else alias(mask), codes, code
     measure = panes.measure(*extent)
     if measure is None:

@@ -67,7 +67,7 @@ def generate(predicate: Predicate, shape: Shape) -> str:
     with NULLs, then the time bounds; the same for the stored side; constants; the pairs that were
     found, the probe in the upper half of a number. It returns how many, or -1 if they do not fit.
     """
-    names = _Names(predicate, shape)
+    names = Names(predicate, shape)
     condition = f"({names.condition(predicate.condition)})"
     if shape.times:
         condition = f"(cx[j] > xl) & {condition}"
@@ -133,12 +133,12 @@ def generate_bucket(predicate: Predicate, shape: Shape) -> str:
     element more than there are entries, and the result has room for one pair more than may be
     found.
     """
-    names = _Names(predicate, shape)
+    names = Names(predicate, shape)
     scalars = "\n        ".join(f"{name} = {array}[i]" for name, array in names.probe_columns)
     slices = "\n                ".join(
         f"{name} = {array}[s:e]" for name, array in names.stored_columns
     )
-    direct = _with_bounds(_Names(predicate, shape, direct=True), predicate, shape)
+    direct = _with_bounds(Names(predicate, shape, direct=True), predicate, shape)
     sliced = _with_bounds(names, predicate, shape)
     parameters = ["probes", "lo", "hi", "first", "last", "x0", "x1", "y0", "y1"]
     parameters += ["columns", "offsets", "entries"]
@@ -196,7 +196,7 @@ def kernel({", ".join(parameters)}, out):
 '''
 
 
-def _with_bounds(names: _Names, predicate: Predicate, shape: Shape) -> str:
+def _with_bounds(names: Names, predicate: Predicate, shape: Shape) -> str:
     """The condition, and that the entry is live for the probe."""
     entry = "entries[j]" if names.direct else "ce[j]"
     times, expiry = names.time_columns
@@ -209,23 +209,30 @@ def _with_bounds(names: _Names, predicate: Predicate, shape: Shape) -> str:
     return " & ".join(terms)
 
 
-class _Names:
+class Names:
     """The names that the keys of the two sides have in the source.
 
-    ``direct``: stored columns are read where they are, not in slices of them.
+    ``direct``: stored columns are read where they are, not in slices of them. ``arrays`` are what
+    the columns of the probing and of the stored side begin with.
     """
 
-    def __init__(self, predicate: Predicate, shape: Shape, direct: bool = False) -> None:
+    def __init__(
+        self,
+        predicate: Predicate,
+        shape: Shape,
+        direct: bool = False,
+        arrays: tuple[str, str] = ("p", "q"),
+    ) -> None:
         self._shape = shape
         self.direct = direct
-        self._stored = "q" if direct else "c"
+        self._stored = arrays[1] if direct else "c"
         self.time_columns = ("stored_time", "stored_expiry") if direct else ("ct", "cx")
         self.probe_columns: list[tuple[str, str]] = []
         self.stored_columns: list[tuple[str, str]] = []
         for side in (shape.probe, 1 - shape.probe):
             probing = side == shape.probe
             columns = self.probe_columns if probing else self.stored_columns
-            scalar, array = ("a", "p") if probing else ("c", "q")
+            scalar, array = ("a", arrays[0]) if probing else ("c", arrays[1])
             count = len(predicate.keys[side])
             columns += [(f"{scalar}{k}", f"{array}{k}") for k in range(count)]
             columns += [

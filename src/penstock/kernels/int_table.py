@@ -34,12 +34,12 @@ def _extent(keys: Array, valid: Array) -> tuple[Word, Word]:
     high: Word = np.iinfo(np.int64).min
     if valid.shape[0] == 0:
         for i in range(keys.shape[0]):
-            low = min(low, np.int64(keys[i]))
-            high = max(high, np.int64(keys[i]))
+            low = min(low, keys[i])
+            high = max(high, keys[i])
     else:
         for i in range(keys.shape[0]):
-            low = min(low, np.int64(keys[i]) if valid[i] else low)
-            high = max(high, np.int64(keys[i]) if valid[i] else high)
+            low = min(low, keys[i] if valid[i] else low)
+            high = max(high, keys[i] if valid[i] else high)
     return low, high
 
 
@@ -49,7 +49,7 @@ def _look(keys: Array, valid: Array, null: Word, low: Word, table: Array, out: A
     missing = 0
     if valid.shape[0] == 0:
         for i in range(keys.shape[0]):
-            number = table[np.uint64(np.int64(keys[i]) - low)]
+            number = table[np.uint64(keys[i] - low)]
             out[i] = number
             missing += number < 0
     else:
@@ -57,7 +57,7 @@ def _look(keys: Array, valid: Array, null: Word, low: Word, table: Array, out: A
             # What stands behind a NULL may be anywhere.
             number = null
             if valid[i]:
-                number = table[np.uint64(np.int64(keys[i]) - low)]
+                number = table[np.uint64(keys[i] - low)]
             out[i] = number
             missing += number < 0
     return missing
@@ -68,7 +68,7 @@ def _enter(keys: Array, low: Word, table: Array, out: Array, store: Array, count
     """Give numbers to the keys that have none, and write them out; how many there are then."""
     for i in range(keys.shape[0]):
         if out[i] < 0:
-            key = np.int64(keys[i])
+            key = keys[i]
             place = key - low
             if table[place] < 0:
                 table[place] = count
@@ -108,7 +108,7 @@ def _hash(
         if valid.shape[0] > 0 and not valid[i]:
             out[i] = null
             continue
-        key = np.int64(keys[i])
+        key = keys[i]
         at = _slot(key, shift)
         while numbers[at] >= 0 and held[at] != key:
             at = (at + np.uint64(1)) & last
@@ -171,8 +171,8 @@ class IntTable:
         return self._store[: self._count]
 
     def numbers(self, keys: Array, valid: Array | None = None) -> npt.NDArray[np.int32]:
-        """The number of each key, int32 or int64, or of NULL; new ones are entered."""
-        keys = alias(np.ascontiguousarray(keys))
+        """The number of each key or of NULL; new ones are entered."""
+        keys = alias(np.ascontiguousarray(keys, np.int64))
         out = np.empty(len(keys), np.int32)
         if valid is not None and self._null < 0 and not valid.all():
             # NULL gets its number when it is first seen, like everything else.

@@ -65,7 +65,7 @@ class Panes:
         if measure is None:
             return np.array([self.number(tick) for tick in ticks.tolist()], np.int64)
         out = np.empty(len(ticks), np.int64)
-        _numbers(alias(np.ascontiguousarray(ticks)), measure, self.number(low), out)
+        _numbers(alias(as_ticks(ticks)), measure, self.number(low), out)
         return out
 
     def measure(self, low: int, high: int) -> Measure | None:
@@ -81,6 +81,11 @@ class Panes:
         wrapped = (origin - _LOWEST) % (1 << 64) + _LOWEST
         skip = int(0 < self.split <= low - origin)
         return wrapped, self.slide, self.split, skip, inverse
+
+
+def as_ticks(ticks: Array) -> Array:
+    """Ticks as compiled loops read them: of 64 bits, or of 32 if that is what they have."""
+    return np.ascontiguousarray(ticks, None if ticks.dtype == np.int32 else np.int64)
 
 
 Measure = tuple[Word, Word, Word, Word, float]
@@ -163,7 +168,7 @@ def cells_of(
     [200, 100, 200]
     """
     starts = np.ascontiguousarray(starts, np.int32)
-    ticks = alias(np.ascontiguousarray(ticks))
+    ticks = alias(as_ticks(ticks))
     measure = panes.measure(*extent)
     if measure is None:
         found = starts[panes.numbers(ticks) - panes.number(extent[0])]

@@ -22,7 +22,7 @@ import numpy as np
 
 from penstock.kernels import buckets, memory
 from penstock.kernels.compiled import load
-from penstock.kernels.generate import Shape, _Names
+from penstock.kernels.generate import Names, Shape
 from penstock.kernels.predicate import Predicate
 from penstock.kernels.scalar_source import ScalarSource, parameters
 from penstock.kernels.single_layout import (
@@ -114,7 +114,7 @@ class _Writer:
         theirs = tuple(shape.other.nulls)
         nothing = (False,) * len(predicate.keys[shape.side])
         nulls = (nothing, theirs) if shape.side == 0 else (theirs, nothing)
-        names = _Names(predicate, Shape(shape.side, nulls), direct=True)
+        names = Names(predicate, Shape(shape.side, nulls), direct=True)
         self._condition = f"({names.condition(predicate.condition)})"
         self._arrays = [array for _, array in names.stored_columns]
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.memory import alias
+from penstock.kernels.panes import as_ticks
 from penstock.streams.windows import Sliding
 
 Array = npt.NDArray[Any]
@@ -206,16 +207,16 @@ def _survey(
 def survey(ticks: Array, seen: int, border: int, slack: int | None, ends: Ends) -> Survey:
     """What a batch of at least one tuple closes and misses.
 
-    ``ticks`` are int32 or int64. ``seen`` is the largest tick before them and ``border`` the end of
-    the last window that is closed (``LOWEST`` if there is none), by ``seen`` and ``slack`` or by
-    the source. Without a slack, tuples close nothing.
+    ``seen`` is the largest tick before it and ``border`` the end of the last window that is closed
+    (``LOWEST`` if there is none), by ``seen`` and ``slack`` or by the source. Without a slack,
+    tuples close nothing.
 
     >>> window = Sliding(size=20, slide=10, slack=5)
     >>> found = survey(np.array([3, 12, 36, 9, 11]), LOWEST, LOWEST, 5, Ends.of(window))
     >>> found.closings.tolist(), found.borders.tolist(), found.late.tolist(), found.cuts.tolist()
     ([0, 1, 2], [-10, 0, 30], [3, 4], [3])
     """
-    ticks = alias(np.ascontiguousarray(ticks))
+    ticks = alias(as_ticks(ticks))
     closings, borders, late, cuts = (np.empty(len(ticks), np.int64) for _ in range(4))
     behind = -1 if slack is None else min(slack, HIGHEST)
     where = ends.residue, ends.slide, min(ends.size, HIGHEST), ends.first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from penstock.oracle.aggregate import Grouping, Record
+from penstock.oracle.aggregate import Grouping, Record, gathered
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import JoinRun
 from penstock.oracle.order import Ordering, Sides
@@ -94,10 +94,7 @@ class CountRun:
 
     def step(self, position: int, arrivals: dict[str, list[Row]]) -> list[Row]:
         """The rows of one event."""
-        out: list[Row] = []
-        for row in arrivals.get(self.source.key, []):
-            out += self._arrive(row)
-        return out
+        return gathered(self._arrive(row) for row in arrivals.get(self.source.key, []))
 
     def change(self, select: Select, ordering: Ordering) -> list[Row]:
         """Another program from here on; a smaller window forgets at once what it does not hold."""

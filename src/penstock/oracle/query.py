@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
+from penstock.oracle.aggregate import Stopped, gathered
 from penstock.oracle.counted import CountRun, JoinInput, ScanInput, WholeRun, every_column
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.held import Held
@@ -83,13 +85,18 @@ class QueryRun:
     def _selects(self) -> tuple[Select, ...]:
         return self.plan.selects if self.held is None else self.held.selects
 
+    @property
+    def _ordering(self) -> Ordering:
+        """What is left to the aggregates to put in order."""
+        return Ordering() if self.held is not None else Ordering.of(self.plan)
+
     def _start(self, select: Select) -> Branch:
         source = select.source
         if isinstance(source, Scan):
             return SelectRun(select, self._source(source), self.failures)
         if isinstance(source, Join):
             return self._join(select, source)
-        ordering = Ordering() if self.held is not None else Ordering.of(self.plan)
+        ordering = self._ordering
         if isinstance(source.window, Sliding | SlidingRows):
             assert isinstance(source.source, Scan)
             given = (select, self._source(source.source), ordering, self.failures)
@@ -133,11 +140,15 @@ class QueryRun:
             for key, rows in arrivals.items()
             if key in self.reads
         }
-        out = [row for branch in self.branches for row in branch.step(position, seen)]
-        return self._give(position, out)
+        return self._give(position, (branch.step(position, seen) for branch in self.branches))
 
-    def _give(self, position: int, out: list[Row]) -> list[Row]:
+    def _give(self, position: int, parts: Iterable[list[Row]]) -> list[Row]:
         """Give rows, or hold them until the end if only then their order is known."""
+        try:
+            out = gathered(parts)
+        except Stopped as stopped:
+            self.rows += [(position, row) for row in stopped.rows]
+            raise
         if self.held is not None:
             out = self.held.take(out, self.ended, self.failures)
         self.rows += [(position, row) for row in out]
@@ -163,14 +174,14 @@ class QueryRun:
         self.plan = plan
         if self.held is not None:
             self.held.program(plan)
-        out: list[Row] = []
+        return self._give(position, self._changed())
+
+    def _changed(self) -> Iterator[list[Row]]:
         for branch, select in zip(self.branches, self._selects, strict=True):
             if isinstance(branch, SelectRun | JoinRun):
-                out += branch.change(select)
+                yield branch.change(select)
             else:
-                ordering = Ordering() if self.held is not None else Ordering.of(plan)
-                out += branch.change(select, ordering)
-        return self._give(position, out)
+                yield branch.change(select, self._ordering)
 
     def promises(self) -> list[Value]:
         """For each output column the smallest promise of all branches; None if one has none."""

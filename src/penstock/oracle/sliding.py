@@ -8,13 +8,13 @@ a window that it is in is open, and a window's rows are computed from the list o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
 
-from penstock.oracle.aggregate import Grouping, Record
+from penstock.oracle.aggregate import Grouping, Record, gathered
 from penstock.oracle.arithmetic import EXACT
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import Side, later
@@ -97,11 +97,13 @@ class SlidingRun:
 
     def step(self, position: int, arrivals: dict[str, list[Row]]) -> list[Row]:
         """The rows of one event: of its tuples first, then of its promises."""
-        out: list[Row] = []
+        return gathered(self._parts(position, arrivals))
+
+    def _parts(self, position: int, arrivals: dict[str, list[Row]]) -> Iterator[list[Row]]:
         for row in arrivals.get(self.side.source.key, []):
-            out += self._arrive(position, row)
+            yield self._arrive(position, row)
         self.side.hear_source()
-        return out + self._close()
+        yield self._close()
 
     def change(self, select: Select, ordering: Ordering) -> list[Row]:
         """Another program from here on; the rows of windows that are closed once made smaller."""
@@ -119,9 +121,9 @@ class SlidingRun:
         columns = len(self.grouping.aggregate.schema)
         if not isinstance(reference, Column) or reference.index < columns - 2:
             return None
-        if self.promise is None:
+        if self.closed is None:
             return None
-        following = self._newest_closed_by(self.promise) + 1
+        following = self.closed + 1
         if self.window.start is not None:
             following = max(following, 0)
         if self.grouping.aggregate.emit_empty and self.last is not None:
@@ -165,7 +167,7 @@ class SlidingRun:
             self.closed = later(self.closed, self.last)
         elif self.promise is not None:
             self.closed = later(self.closed, self._newest_closed_by(self.promise))
-        out = [row for window in self._now_closed() for row in self._rows(window)]
+        out = gathered(self._rows(window) for window in self._now_closed())
         if self.closed is not None and self.last is not None:
             self.due = later(self.due, min(self.closed, self.last) + 1)
         self.records = [

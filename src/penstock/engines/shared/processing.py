@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.run import Control, Ended, Promise, Run, concatenate, empty_run
+from penstock.engines.shared.memory import keep_freed_memory
 from penstock.engines.shared.pieces import Event, Piece
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, Running
@@ -37,6 +38,7 @@ class Processing(Generic[Q]):
     """
 
     def __init__(self, registry: Registry[Q]) -> None:
+        keep_freed_memory()
         self._registry = registry
         self.position = 0
         self.ignored_punctuations = 0

@@ -1,0 +1,103 @@
+"""Trades that arrive out of order: ``python -m examples.trades.generate --out trades.csv``.
+
+As in Oge et al. 2013 §VI-B, trades are made in the order of their time and then moved, so that none
+comes more than a minute late. Unlike there, a few are sent on a long way round and do.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+
+SYMBOLS = ("ABBN", "CSGN", "HOLN", "NESN", "NOVN", "ROG", "UBSN", "ZURN")
+OPENING = 9 * 3600
+"""Times are seconds of the day, and the exchange opens at nine."""
+DISORDER = 60
+"""No trade comes so many seconds after one that is younger, but for those on the long way."""
+DETOUR = (180, 900)
+"""How many seconds the long way takes."""
+RUSH = 12
+"""How many times as many shares a trade has while its symbol is in a rush of a minute."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Day:
+    """How many ``trades`` in how many ``seconds``, how many ``late`` ones, how many ``rushes``."""
+
+    trades: int = 1_000
+    seconds: int = 3_600
+    late: int = 5
+    rushes: int = 4
+    seed: int = 2013
+
+
+def generate(day: Day) -> pa.Table:
+    """The trades in the order of their arrival; the same for the same day."""
+    rng = np.random.default_rng(day.seed)
+    time = np.sort(rng.integers(0, day.seconds, day.trades))
+    # Some symbols are traded more than others.
+    weights = 1.0 / np.arange(2, len(SYMBOLS) + 2)
+    symbol = rng.choice(len(SYMBOLS), day.trades, p=rng.permutation(weights) / weights.sum())
+    price = walks(rng, symbol)
+    volume = 10 * rng.integers(1, 50, day.trades)
+    for minute in rng.integers(0, max(1, day.seconds // 60), day.rushes):
+        rushing = (time // 60 == minute) & (symbol == rng.integers(len(SYMBOLS)))
+        volume[rushing] *= RUSH
+    order = arrivals(rng, time, day.late)
+    names = pa.array(SYMBOLS)
+    return pa.table(
+        {
+            "Symbol": pa.DictionaryArray.from_arrays(symbol[order].astype(np.int32), names),
+            "Price": price[order].astype(np.int32),
+            "Volume": volume[order].astype(np.int32),
+            "Time": (OPENING + time[order]).astype(np.int32),
+        }
+    )
+
+
+def walks(rng: np.random.Generator, symbol: Array) -> Array:
+    """A price for each trade, which wanders from one trade of a symbol to the next."""
+    price = np.empty(len(symbol), np.int64)
+    for number in range(len(SYMBOLS)):
+        own = np.flatnonzero(symbol == number)
+        start = rng.integers(1_000, 9_000)
+        price[own] = np.maximum(1, start + np.cumsum(rng.integers(-15, 16, len(own))))
+    return price
+
+
+def arrivals(rng: np.random.Generator, time: Array, late: int) -> Array:
+    """The order in which trades of these times arrive; ``late`` of them take the long way.
+
+    A trade is under way for less than ``DISORDER`` seconds, so whatever has arrived before it was
+    made less than that after it.
+    """
+    way = rng.random(len(time)) * DISORDER
+    chosen = rng.permutation(len(time))[:late]
+    way[chosen] = rng.uniform(*DETOUR, len(chosen))
+    return np.argsort(time + way, kind="stable")
+
+
+def main(given: list[str] | None = None) -> None:
+    """``python -m examples.trades.generate --out FILE.csv [--trades N] [--seconds N] …``."""
+    parser = argparse.ArgumentParser(prog="python -m examples.trades.generate", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    for name, value in vars(Day()).items():
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"{value} unless given")
+    arguments = vars(parser.parse_args(given))
+    out = arguments.pop("out")
+    table = generate(Day(**arguments))
+    plain = table.set_column(0, "Symbol", table["Symbol"].cast(pa.string()))
+    pyarrow.csv.write_csv(plain, out, pyarrow.csv.WriteOptions(quoting_style="none"))
+
+
+if __name__ == "__main__":
+    main()

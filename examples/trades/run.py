@@ -1,0 +1,121 @@
+"""Four queries over trades that arrive out of order, with a live table in the terminal.
+
+``python -m examples.trades.run`` runs them in this process, ``--engine spark`` on Spark. Where the
+output is no terminal, each row is a line, and so is each trade that came too late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from rich.console import Console
+
+import penstock as ps
+from examples.trades.board import Board
+from examples.trades.generate import Day, generate
+
+HERE = Path(__file__).parent
+STREAM = "CREATE STREAM Trades (Symbol STRING, Price INT, Volume INT, Time INT)"
+QUERIES = ("q3", "prices", "top", "alerts")
+BATCH = 20
+"""Trades that are pushed at once."""
+PACE = 240.0
+"""Seconds of the exchange in a second of ours, on a terminal; elsewhere nobody waits."""
+LOOK_AGAIN = 0.25
+"""Seconds between two looks at how far Spark is."""
+
+
+def install(engine: Any, names: tuple[str, ...] = QUERIES) -> None:
+    """Declare the stream and start the queries, each by the name of its file."""
+    engine.sql(STREAM)
+    for name in names:
+        text = (HERE / f"{name}.sql").read_text(encoding="utf-8")
+        *derived, query = (part for part in text.split(";") if part.strip())
+        for statement in derived:
+            engine.sql(statement)
+        engine.install(query, name=name)
+
+
+def flow(
+    engine: Any,
+    trades: pa.Table,
+    board: Board,
+    pace: float = 0.0,
+    batch: int = BATCH,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Push the trades and then the end, and show what comes of them.
+
+    ``pace`` is how many seconds of the trades pass in one; 0: as fast as they go.
+    """
+    youngest = np.maximum.accumulate(trades["Time"].to_numpy())
+    started = time.monotonic()
+    for first in range(0, trades.num_rows, batch):
+        part = trades.slice(first, batch)
+        if pace:
+            due = started + (youngest[first] - youngest[0]) / pace
+            sleep(max(0.0, due - time.monotonic()))
+        engine.push("Trades", part)
+        board.trades += part.num_rows
+        board.look(engine.queries)
+    engine.end()
+    while not made(engine):
+        board.look(engine.queries)
+    board.look(engine.queries)
+
+
+def made(engine: Any) -> bool:
+    """Wait a moment for what was pushed; whether all rows of it are there."""
+    if hasattr(engine, "wait_for"):  # Spark is still at work on the log
+        return bool(engine.wait_for(engine.position, LOOK_AGAIN))
+    engine.wait()
+    return True
+
+
+def read(path: Path) -> pa.Table:
+    """Trades from a CSV file, with the symbols as a dictionary."""
+    kinds = {"Symbol": pa.dictionary(pa.int32(), pa.string())}
+    kinds |= {name: pa.int32() for name in ("Price", "Volume", "Time")}
+    return pyarrow.csv.read_csv(
+        path, convert_options=pyarrow.csv.ConvertOptions(column_types=kinds)
+    )
+
+
+def main(given: list[str] | None = None, console: Console | None = None) -> None:
+    """``python -m examples.trades.run [QUERY …] [--engine local|spark] [--trades N] …``."""
+    console = console or Console(file=sys.stdout)
+    parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=__doc__)
+    parser.add_argument("queries", nargs="*", metavar="QUERY", help=", ".join(QUERIES))
+    parser.add_argument("--engine", choices=("local", "spark"), default="local")
+    parser.add_argument("--file", type=Path, default=HERE / "trades.csv", help="of trades")
+    parser.add_argument("--trades", type=int, help="generate so many instead of reading the file")
+    parser.add_argument("--late", type=int, default=Day.late, help="of which so many come late")
+    parser.add_argument("--seed", type=int, default=Day.seed)
+    parser.add_argument("--batch", type=int, default=BATCH, help="trades pushed at once")
+    parser.add_argument(
+        "--pace", type=float, default=PACE if console.is_terminal else 0.0,
+        help="seconds of the exchange in one of ours; 0: as fast as they go",
+    )  # fmt: skip
+    arguments = parser.parse_args(given)
+    unknown = [name for name in arguments.queries if name not in QUERIES]
+    if unknown:
+        parser.error(f"unknown query {unknown[0]!r}; there are {', '.join(QUERIES)}")
+    if arguments.trades is None:
+        trades = read(arguments.file)
+    else:
+        trades = generate(Day(trades=arguments.trades, late=arguments.late, seed=arguments.seed))
+    with ps.connect(arguments.engine) as engine, Board(console) as board:
+        install(engine, tuple(arguments.queries) or QUERIES)
+        flow(engine, trades, board, arguments.pace, arguments.batch)
+
+
+if __name__ == "__main__":
+    main()
