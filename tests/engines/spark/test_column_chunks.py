@@ -23,7 +23,7 @@ class Store:
 
 def panes(versions: dict[int, int]) -> dict[str, Column]:
     return {
-        f"pane.{number}.{version}.{name}": np.array([number, version, len(name)])
+        f"row.{number}.{version}.{name}": np.array([number, version, len(name)])
         for number, version in versions.items()
         for name in ("groups", "0.count")
     }
@@ -53,8 +53,8 @@ def test_chunks_of_panes_that_changed_are_written() -> None:
     versions[3] = 2
     del versions[0]
     chunks.save(panes(versions), store)
-    assert store.puts == ["0/0/columns/panes/1/3"]
-    assert "0/0/columns/panes/1/0" not in store.chunks
+    assert store.puts == ["0/0/columns/rows/1/3"]
+    assert "0/0/columns/rows/1/0" not in store.chunks
 
 
 def test_panes_far_apart_take_no_more_chunks() -> None:
