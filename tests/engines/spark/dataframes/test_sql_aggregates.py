@@ -50,6 +50,7 @@ def test_the_rows_are_those_of_spark_itself(spark: SparkSession, tmp_path: Path)
     window = F.window("ts", "20 seconds", "5 seconds")
     theirs = (
         folder.table(spark)
+        .coalesce(1)
         .groupBy("k", window)
         .agg(F.count("*").alias("n"), F.sum("x").alias("total"), F.avg("y").alias("mean"))
     )
