@@ -28,3 +28,22 @@ def test_every_script_meets_its_expectations(
         with connected(cluster, **options) as engine:
             [fed] = feed_all(engine, [events], sizes=[1, 3, 2])
             assert lines_of(fed) == lines, name
+
+
+def test_explain_says_that_an_aggregate_is_on_one_core() -> None:
+    with connected(Cluster(), cores=3) as engine:
+        engine.sql("CREATE STREAM r (t int64, x int64)")
+        counted = engine.explain("SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t]")
+        assert counted.endswith(
+            "distribution: one core (an aggregate sees every tuple in its order)"
+        )
+
+
+def test_metrics_tell_what_an_aggregate_holds() -> None:
+    with connected(Cluster(eager=True), cores=2) as engine:
+        engine.sql("CREATE STREAM r (t int64, x int64)")
+        query = engine.sql("SELECT x, COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t] GROUP BY x")
+        engine.push("r", [{"t": t, "x": t % 3} for t in range(20)])
+        engine.wait()
+        found = query.metrics()
+        assert [found[name] for name in ("groups", "panes", "windows_open")] == [[3], [2], [2]]
