@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.engines.spark.dataframes.check import Wish
 from penstock.engines.spark.dataframes.copied import Copied
 from penstock.engines.spark.dataframes.job import Job
@@ -30,9 +31,12 @@ from penstock.engines.spark.dataframes.packing import (
 from penstock.engines.spark.dataframes.prepare import Ready, prepare
 from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.dataframes.worker import PARTS
+from penstock.engines.spark.frames import ipc
 from penstock.engines.spark.host import HostOptions
+from penstock.engines.spark.partial_frames import pack_partial
 from penstock.engines.spark.resident import core_ids
 from penstock.sql.expressions import conjuncts
+from penstock.streams.batches import no_rows
 
 COUNTS = {
     "tuples_in": "taken",
@@ -137,6 +141,9 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
         order_column=job.order_column,
         divided=job.keys is not None or job.partial is not None,
     )
+    if job.always:
+        row = (0, next(iter(core_of)), False, pack_nothing(job))
+        packs.append(copied.spark.createDataFrame([row], PACKED))
     packed = reduce(_union, packs)
     if job.keys is None and job.partial is None:
         every = F.explode(F.array(*(F.lit(group) for group in core_of)))
@@ -158,6 +165,13 @@ def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
     if job.keys is None:
         return Pack(number, lane.stream.schema)
     return PackByKey(number, lane.stream.schema, lane.column, job.keys[number], groups)
+
+
+def pack_nothing(job: Job) -> bytes:
+    """A frame without tuples."""
+    if job.partial is not None:
+        return pack_partial(PartialBatch())
+    return ipc(no_rows(job.lanes[0].stream.schema))
 
 
 def _computed(ready: Ready, inputs: list[DataFrame]) -> DataFrame:
