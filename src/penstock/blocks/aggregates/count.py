@@ -16,6 +16,8 @@ from penstock.sql.plan import Call
 class Counts:
     """A number per cell."""
 
+    can_share = True
+
     def __init__(self, count: int) -> None:
         self.counts = np.zeros(count, np.int64)
 

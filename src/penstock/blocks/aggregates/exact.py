@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 class Sums:
     """Exact sums, or sums of squares, of a number type."""
 
+    can_share = True
+
     def __init__(self, count: int, kind: Any, squared: bool = False) -> None:
         self.kind = kind
         self.squared = squared
