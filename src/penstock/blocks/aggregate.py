@@ -182,7 +182,9 @@ class AggregateBlock:
     def _counts_alone(self, judged: Judged) -> bool:
         """Count the tuples, if nothing else is asked and none is late; False if not."""
         windows, grid, run = self.windows, self.clock.grid, judged.run
-        if self._layout.parts or self._instruction.keys or not isinstance(windows, PaneWindows):
+        if not self._layout.counts_alone or self._instruction.keys:
+            return False
+        if not isinstance(windows, PaneWindows):
             return False
         if not len(run) or len(judged.behind) or grid.size < grid.slide:
             return False

@@ -40,7 +40,9 @@ class NumberedRows:
 
     def add_counts(self, numbers: Indices, counts: Indices) -> None:
         """Count tuples into the first cells of these rows, which rise."""
-        self.partials.rows.counts[self.starts(numbers)] += counts
+        starts = self.starts(numbers)
+        for cells in self.partials.all.members:
+            cells.counts[starts] += counts
         self.touch(numbers)
 
     def lift(

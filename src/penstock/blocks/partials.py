@@ -121,6 +121,12 @@ class Layout:
         known = dict(zip(self.counted, self.since, strict=True))
         return Layout(calls, counted, [known.get(call, program) for call in counted or calls])
 
+    @property
+    def counts_alone(self) -> bool:
+        """Whether no call asks for more than the number of tuples."""
+        plain = (part.call.argument is None and part.call.condition == TRUE for part in self.parts)
+        return all(call.name == "count" for call in self.calls) and all(plain)
+
     def lower(self, parts: Sequence[Cells]) -> list[Any]:
         """The results of every call; :class:`DoesNotFit` with the first cell of all."""
         results, failures = [], []

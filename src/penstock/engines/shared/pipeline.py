@@ -309,11 +309,11 @@ def can_share(program: Program) -> bool:
 
 def _without_rows(run: Run) -> Run:
     inputs = tuple(batch.slice(0, 0) for batch in run.inputs)
-    return replace(run, inputs=inputs, positions=run.positions[:0])
+    return replace(run, inputs=inputs, at=run.positions[:0])
 
 
 def _part(run: Run, share: Share) -> Run:
     """One of as many neighbouring parts of a run as there are cores. Controls go to all."""
     start, stop = (len(run) * i // share.cores for i in (share.core, share.core + 1))
     inputs = tuple(batch.slice(start, stop - start) for batch in run.inputs)
-    return replace(run, inputs=inputs, positions=run.positions[start:stop])
+    return replace(run, inputs=inputs, at=run.positions[start:stop])
