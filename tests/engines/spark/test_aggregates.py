@@ -15,8 +15,7 @@ FOLDER = Path(__file__).parents[2] / "conformance"
 SCRIPTS = sorted(FOLDER.glob("aggregate-*.flow"))
 
 
-@pytest.mark.parametrize("most", [2, 65_536], ids=["small chunks", "large chunks"])
-@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize(("cores", "most"), [(1, 2), (3, 65_536)], ids=["small", "large"])
 def test_every_script_meets_its_expectations(
     cores: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

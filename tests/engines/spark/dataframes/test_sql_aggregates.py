@@ -18,7 +18,7 @@ from penstock.engines.spark.session import Session
 
 SUMS = (
     "SELECT k, COUNT(*) AS n, SUM(x) AS total, AVG(y) AS mean, window_start, window_end "
-    "FROM r [RANGE 20 SECONDS SLIDE 5 SECONDS] GROUP BY k"
+    "FROM r [RANGE 20 SECONDS SLIDE 5 SECONDS WATTR ts] GROUP BY k"
 )
 
 
