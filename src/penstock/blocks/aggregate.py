@@ -14,31 +14,57 @@ end of the stream, with the windows of Oge et al. 2013.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock, clock_of
+from penstock.blocks.aggregate_clock import Closings, CountClock, EndClock, Judged, WindowClock
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span
-from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
+from penstock.blocks.time_clock import TimeClock
+from penstock.blocks.wid import WindowModules
+from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
+from penstock.kernels.survey import LOWEST
 from penstock.kernels.vector import Failures, Mask, Vector, vector_of
+from penstock.program.aggregate_kernel import window_modules
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import no_rows, take
+from penstock.streams.windows import Sliding, SlidingRows
 
 MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
 FEWEST_GROUPS = 1024
 """So many groups are kept however few of them are left in any pane."""
+
+
+def clock_of(instruction: AggregateRows, stream: str) -> WindowClock:
+    """The clock of an aggregate, by its window."""
+    if isinstance(instruction.window, Sliding):
+        return TimeClock(instruction, stream)
+    if isinstance(instruction.window, SlidingRows):
+        return CountClock(instruction)
+    return EndClock(instruction)
+
+
+def windows_of(
+    instruction: AggregateRows, layout: Layout, grid: WindowGrid
+) -> PaneWindows | WindowModules:
+    """What keeps the windows of an aggregate, by its kernel."""
+    window = instruction.window
+    if instruction.kernel == "wid" and isinstance(window, Sliding):
+        count = window_modules(window.size, window.slide, window.slack or 0)
+        return WindowModules(layout, grid, count)
+    return PaneWindows(layout, grid)
 
 
 class AggregateBlock:
@@ -64,7 +90,7 @@ class AggregateBlock:
         self._layout = Layout(instruction.calls, instruction.counted, since)
         self._groups = Groups([key.type for key in instruction.keys])
         self.clock = clock_of(instruction, stream)
-        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid)
         self._configure(instruction)
 
     def _configure(self, instruction: AggregateRows) -> None:
@@ -129,7 +155,7 @@ class AggregateBlock:
         if passed is None or len(passed):
             arrivals, groups = self._arrivals(judged, passed)
             ticks = judged.ticks if passed is None else judged.ticks[passed]
-            if not len(judged.behind):
+            if not len(judged.behind) and not (self.windows.in_order and len(events)):
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
@@ -151,6 +177,11 @@ class AggregateBlock:
         First those in time. Those that missed windows follow those windows; the others of theirs
         are still open, or they are not folded in at all.
         """
+        if self.windows.in_order:
+            before = events.before_row(rows)
+            for stop in np.unique(before).tolist():
+                yield stop, np.flatnonzero(before == stop), False
+            return
         behind = np.isin(rows, judged.behind)
         if not behind.all():
             yield 0, np.flatnonzero(~behind), False
@@ -288,15 +319,23 @@ class AggregateBlock:
         instruction = self._instruction
         self._layout = Layout(instruction.calls, instruction.counted, values["since"])
         self.clock.load(values["clock"])
-        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid)
         if self._instruction.keys:
             self._groups = Groups([key.type for key in self._instruction.keys])
             for batch in state.rows["groups"][1]:
                 self._groups.load(batch)
             self._make_room()
         self.windows.load(state.columns, values["version"])
+        if self.clock.open > LOWEST:
+            self.windows.forget(self.clock.open)
 
     # -- tuples that are folded elsewhere ---------------------------------------------------
+
+    @property
+    def panes(self) -> PaneWindows:
+        """The windows, which must be of panes: cells of others are not to be had apart."""
+        assert isinstance(self.windows, PaneWindows)
+        return self.windows
 
     def fold(self, run: Run) -> Indices:
         """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
@@ -310,11 +349,7 @@ class AggregateBlock:
 
     def group_keys(self) -> pa.RecordBatch | None:
         """The keys of all groups, by number; None without GROUP BY."""
-        if not self._instruction.keys:
-            return None
-        fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
-        keys = self._groups.keys_of(np.arange(len(self._groups)))
-        return pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+        return self._groups.state() if self._instruction.keys else None
 
     def merge(self, part: PartialBatch) -> int:
         """Add tuples that were folded elsewhere; returns how many of them missed a window.
@@ -325,14 +360,34 @@ class AggregateBlock:
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())
-        groups = part.groups
-        if part.keys is not None and part.keys.num_rows:
-            vectors = [vector_of(column) for column in part.keys.columns]
-            numbers = self._groups.numbers(vectors, part.keys.num_rows)
-            self._make_room()
-            groups = numbers[groups]
-        self.windows.merge(part, groups, opened)
+        groups = self._numbered(part)
+        self._make_room()
+        self.panes.merge(part, groups, opened)
         return late
+
+    def _numbered(self, part: PartialBatch) -> Indices:
+        """The number of the group of each cell."""
+        if part.keys is None or not part.keys.num_rows:
+            return part.groups
+        columns = [vector_of(column) for column in part.keys.columns]
+        numbers = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
+        groups: Indices = numbers[part.groups]
+        return groups
+
+    def updated(self, parts: Sequence[PartialBatch], position: int) -> Iterator[Run]:
+        """The rows, as they stand, that parts which were merged have changed in open windows."""
+        width, changes = self.windows.width, Changes(self.clock.grid, self.clock.open)
+        for part in parts:
+            changes.add(part.panes, self._numbered(part))
+        windows = changes.windows()
+        most = max(1, MOST_CELLS // width)
+        for start in range(0, len(windows), most):
+            some = windows[start : start + most]
+            partials = self.panes.peek(some)
+            # What has no tuple has no row: so it is with groups that have not changed.
+            partials.rows.counts[~changes.among(some, width)] = 0
+            positions = np.full(len(some), position)
+            yield from self._output.rows(some, positions, partials, width, self._groups)
 
     def advance(self, highest: int, position: int) -> Iterator[Run]:
         """Let windows close as after a tuple with that tick."""

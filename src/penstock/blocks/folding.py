@@ -65,14 +65,14 @@ class Folding:
     @property
     def is_full(self) -> bool:
         """Whether there are so many cells that they had better be handed on."""
-        return self._block.windows.cell_count > MOST_CELLS
+        return self._block.panes.cell_count > MOST_CELLS
 
     def parts(self, cores: int) -> list[PartialBatch]:
         """What the tuples so far add, a part for each core; the next ones begin anew.
 
         A core has all cells of its groups. All are told the highest tick, one of them the rest.
         """
-        panes, groups, cells = self._block.windows.cells()
+        panes, groups, cells = self._block.panes.cells()
         made = []
         keys = self._block.group_keys()
         owner = np.zeros(len(groups), np.int64)
@@ -94,7 +94,7 @@ class Folding:
             chosen, groups = np.unique(groups, return_inverse=True)
             indices: Any = pa.array(chosen)
             keys = keys.take(indices)
-        columns = self._block.windows.saved(cells)
+        columns = self._block.panes.saved(cells)
         return PartialBatch(
             highest=self._highest, panes=panes, groups=groups, keys=keys, cells=columns
         )
