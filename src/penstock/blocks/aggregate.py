@@ -22,14 +22,14 @@ import pyarrow as pa
 from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock, clock_of
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
-from penstock.blocks.emission import Emissions, Span, open_at
+from penstock.blocks.emission import Emissions, Span
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
-from penstock.blocks.plain_groups import Groups
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
+from penstock.kernels.groups import Groups
 from penstock.kernels.vector import Failures, Mask, Vector, vector_of
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
@@ -133,21 +133,32 @@ class AggregateBlock:
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
-                behind = np.isin(rows, judged.behind)
-                on_time = np.flatnonzero(~behind)
-                if len(on_time):
-                    mine = None if groups is None else groups[on_time]
-                    self.windows.lift(ticks[on_time], mine, arrivals, on_time)
-                behind &= self.clock.grid.last_of(ticks) >= open_at(judged.open, rows)
-                late = np.flatnonzero(behind)
-                before = events.before_row(rows[late])
-                for stop in np.unique(before).tolist():
+                for stop, those, late in self._turns(judged, events, rows, ticks):
                     yield from self._closed(events, done, stop)
                     done = stop
-                    those = late[before == stop]
                     mine = None if groups is None else groups[those]
-                    self.windows.lift_late(ticks[those], mine, arrivals, those)
+                    some = arrivals.only(those, self._numbers)
+                    self._numbers += len(those)
+                    lift = self.windows.lift_late if late else self.windows.lift
+                    lift(ticks[those], mine, some)
         yield from self._closed(events, done, len(events))
+
+    def _turns(
+        self, judged: Judged, events: Emissions, rows: Indices, ticks: Indices
+    ) -> Iterator[tuple[int, Indices, bool]]:
+        """Tuples to fold in, each time after how many of the events, and whether they are late.
+
+        First those in time. Those that missed windows follow those windows; the others of theirs
+        are still open, or they are not folded in at all.
+        """
+        behind = np.isin(rows, judged.behind)
+        if not behind.all():
+            yield 0, np.flatnonzero(~behind), False
+        behind &= self.clock.grid.last_of(ticks) >= judged.open_at(rows)
+        late = np.flatnonzero(behind)
+        before = events.before_row(rows[late])
+        for stop in np.unique(before).tolist():
+            yield stop, late[before == stop], True
 
     def _passed(self, judged: Judged) -> Indices | None:
         """The rows for which WHERE is true and that are in some window; None if all are."""
@@ -164,14 +175,11 @@ class AggregateBlock:
 
     def _arrivals(self, judged: Judged, passed: Indices | None) -> tuple[Arrivals, Indices | None]:
         """What the calls want to know of the tuples that passed, and the group of each."""
-        run = judged.run
-        numbers = np.arange(self._numbers, self._numbers + len(run))
-        self._numbers += len(run)
-        inputs, times = run.inputs, judged.times
+        inputs, times, length = judged.run.inputs, judged.times, len(judged.run)
         if passed is not None:
             inputs = tuple(take(batch, passed) for batch in inputs)
-            numbers = numbers[passed]
             times = None if times is None else times[passed]
+            length = len(passed)
         arguments: dict[Expression, Vector] = {}
         filters: dict[Expression, Mask] = {}
         for call in self._instruction.calls:
@@ -182,9 +190,10 @@ class AggregateBlock:
         groups = None
         if self._instruction.keys:
             keys = [evaluate(k.expression, inputs, self.failures) for k in self._instruction.keys]
-            groups = self._groups.number(keys)
+            groups = self._groups.numbers(keys, length)
             self._make_room()
-        return Arrivals(arguments, filters, times, numbers), groups
+        start, self._numbers = self._numbers, self._numbers + length
+        return Arrivals(length, start, arguments, filters, times), groups
 
     def _make_room(self) -> None:
         """Let every group have a cell; groups that are gone are forgotten when room is short."""
@@ -264,9 +273,7 @@ class AggregateBlock:
             columns=columns,
         )
         if self._instruction.keys:
-            fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
-            keys = self._groups.keys(np.arange(len(self._groups)))
-            batch = pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+            batch = self._groups.state()
             state.rows["groups"] = (batch.schema, [batch])
         return state
 
@@ -285,7 +292,7 @@ class AggregateBlock:
         if self._instruction.keys:
             self._groups = Groups([key.type for key in self._instruction.keys])
             for batch in state.rows["groups"][1]:
-                self._groups.number([vector_of(column) for column in batch.columns])
+                self._groups.load(batch)
             self._make_room()
         self.windows.load(state.columns, values["version"])
 
@@ -305,9 +312,7 @@ class AggregateBlock:
         """The keys of all groups, by number; None without GROUP BY."""
         if not self._instruction.keys:
             return None
-        fields = [pa.field(f"k{i}", k.type) for i, k in enumerate(self._instruction.keys)]
-        keys = self._groups.keys(np.arange(len(self._groups)))
-        return pa.RecordBatch.from_arrays(keys, schema=pa.schema(fields))
+        return self._groups.state()
 
     def merge(self, part: PartialBatch) -> int:
         """Add tuples that were folded elsewhere; returns how many of them missed a window.
@@ -320,7 +325,9 @@ class AggregateBlock:
         late = int(part.counts[(first < opened) & (first <= last)].sum())
         groups = part.groups
         if part.keys is not None and part.keys.num_rows:
-            numbers = self._groups.number([vector_of(column) for column in part.keys.columns])
+            numbers = self._groups.numbers(
+                [vector_of(column) for column in part.keys.columns], part.keys.num_rows
+            )
             self._make_room()
             groups = numbers[groups]
         self.windows.merge(part, groups, opened)

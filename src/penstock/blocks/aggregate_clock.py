@@ -22,6 +22,7 @@ from penstock.blocks.punctuator import Clock, Punctuator
 from penstock.blocks.run import Ended, Letters, Promise, Run
 from penstock.blocks.window_grid import WindowGrid
 from penstock.kernels.keys import comparison_key
+from penstock.kernels.survey import survey
 from penstock.kernels.vector import vector_of
 from penstock.program.blocks import AggregateRows
 from penstock.streams.batches import take
@@ -65,8 +66,8 @@ class Judged:
         The place of each on the windows' clock.
     times
         What orders them for FIRST and LAST; None: their arrival alone.
-    open
-        For each tuple the first window that is open when it comes, or one for all.
+    opened
+        The first window that is open before the run.
     closings
         The events that close windows.
     behind
@@ -80,11 +81,17 @@ class Judged:
     run: Run
     ticks: Indices
     times: Indices | None
-    open: Indices | int
+    opened: int
     closings: Closings = field(default_factory=Closings)
     behind: Indices = field(default_factory=lambda: _NOTHING)
     letters: tuple[Letters, ...] = ()
     ended: int | None = None
+
+    def open_at(self, rows: Indices) -> Indices:
+        """The first window that is open when each of these rows comes."""
+        events = np.searchsorted(self.closings.arrived, rows, side="right")
+        opens: Indices = np.concatenate((np.array([self.opened]), self.closings.windows))[events]
+        return opens
 
 
 class WindowClock(Protocol):
@@ -162,23 +169,19 @@ class TimeClock:
     def judge(self, run: Run) -> Judged:
         """Judge every tuple, in order, and move the promise along."""
         assert self.attribute is not None
-        run, ticks, dead = self._started(run)
-        open_before: list[Indices] = [_NOTHING]
+        run, ticks, letters = self._started(run)
+        opened, events = self.open, _Events(self.open)
+        behind: list[Indices] = [_NOTHING]
         promised: list[Indices] = [_NOTHING]
-        events = _Events(self.open)
         done, ended = 0, None
         for control in (*run.controls, None):
             stop = len(run)
             if control is not None:
                 stop = int(np.searchsorted(run.positions, control.position, side="right"))
             if stop > done:
-                promises = self.punctuator.advance(ticks[done:stop])
-                promised.append(promises[:-1])
-                opens = self._opens(promises[1:], events.open)
-                before = np.concatenate((np.array([events.open]), opens[:-1]))
-                open_before.append(before)
-                rises = np.flatnonzero(opens > before)
-                events.add(run.positions[done + rises], opens[rises], done + rises + 1)
+                late, promises = self._take(ticks[done:stop], run.positions, done, events)
+                behind.append(late)
+                promised.append(promises)
             done = stop
             if isinstance(control, Ended):
                 self.punctuator.end()
@@ -187,12 +190,35 @@ class TimeClock:
             elif control is not None and control.column in (None, self.attribute.column):
                 events.rise(control.position, self._punctuated(control), done)
         self.open = events.open
-        before = np.concatenate(open_before)
-        behind = self._behind(ticks, before)
-        late = self._late(ticks, np.concatenate(promised), behind)
-        if len(late):
-            dead += (self._letter(run, ticks, np.concatenate(promised), late),)
-        return Judged(run, ticks, ticks, before, events.closings(), behind, dead, ended)
+        rows = np.concatenate(behind)
+        letters += self._late(run, ticks, rows, np.concatenate(promised))
+        return Judged(run, ticks, ticks, opened, events.closings(), rows, letters, ended)
+
+    def _take(
+        self, ticks: Indices, positions: Indices, start: int, events: _Events
+    ) -> tuple[Indices, Indices]:
+        """Let tuples close windows; rows that belong to a closed one, and what was promised then.
+
+        The tuples are those of the run from row ``start`` on.
+        """
+        slack = self.punctuator.slack
+        if events.open == LOWEST and self.grid.first is not None and slack is not None:
+            events.add(positions[start : start + 1], [self.grid.first], [start + 1])
+        border = LOWEST
+        if events.open > (LOWEST if self.grid.first is None else self.grid.first):
+            border = max(LOWEST, self.grid.end(events.open - 1))
+        seen = int(self.punctuator.seen)
+        found = survey(ticks, seen, border, None if slack is None else int(slack), self.grid.ends)
+        windows = (found.borders - self.grid.end(0)) // self.grid.slide + 1
+        rows = start + found.closings
+        events.add(positions[rows], windows, rows + 1)
+        late: Indices = found.late
+        if self.grid.size < self.grid.slide and len(late):
+            late = late[self.grid.first_of(ticks[late]) <= self.grid.last_of(ticks[late])]
+        if not len(late):
+            self.punctuator.pass_by(found.high)
+            return late, late
+        return start + late, self.punctuator.advance(ticks)[late]
 
     def _started(self, run: Run) -> tuple[Run, Indices, tuple[Letters, ...]]:
         """The tuples that do not come before the first window there is, and their ticks."""
@@ -209,51 +235,37 @@ class TimeClock:
         run = Run((take(run.inputs[0], kept),), run.positions[kept], run.controls, run.letters)
         return run, ticks[kept], (letters,)
 
-    def _opens(self, promises: Indices, before: int) -> Indices:
-        """The first open window after each promise."""
-        if promises[0] == promises[-1]:
-            promise = int(promises[0])
-            window = before if promise == LOWEST else max(before, self.grid.closed(promise))
-            return np.full(len(promises), window, np.int64)
-        return np.maximum(self.grid.closed_by(promises), before)
-
     def _punctuated(self, control: Promise) -> int:
         assert self.attribute is not None
         self.punctuator.from_source(self.attribute.tick(control.value))
         promise = int(self.punctuator.promise)
         return self.grid.closed(promise) if promise != LOWEST else LOWEST
 
-    def _behind(self, ticks: Indices, before: Indices) -> Indices:
-        """The tuples that belong to a window that is closed."""
-        if not len(ticks) or int(ticks.min()) >= self.grid.end(int(before[-1]) - 1):
-            return _NOTHING
-        first, last = self.grid.first_of(ticks), self.grid.last_of(ticks)
-        return np.flatnonzero((first < before) & (first <= last))
-
-    def _late(self, ticks: Indices, promised: Indices, behind: Indices) -> Indices:
+    def _late(
+        self, run: Run, ticks: Indices, behind: Indices, promised: Indices
+    ) -> tuple[Letters, ...]:
         """Of the tuples behind, those that missed a window: it ended before what was promised.
 
         Since the size may have been changed, a window may be closed that has not ended.
         """
-        if not len(behind):
-            return behind
-        first = self.grid.first_of(ticks[behind])
-        late: Indices = behind[first < self.grid.closed_by(promised[behind])]
-        return late
-
-    def _letter(self, run: Run, ticks: Indices, promised: Indices, late: Indices) -> Letters:
         assert self.attribute is not None
         attribute, grid = self.attribute, self.grid
-        batch = take(run.inputs[0], late)
-        first = grid.first_of(ticks[late])
-        last = np.minimum(grid.last_of(ticks[late]), grid.closed_by(promised[late]) - 1)
-        columns = (first.tolist(), last.tolist(), promised[late].tolist())
+        if not len(behind):
+            return ()
+        first, after = grid.first_of(ticks[behind]), grid.closed_by(promised)
+        missed = np.flatnonzero(first < after)
+        if not len(missed):
+            return ()
+        rows = behind[missed]
+        batch = take(run.inputs[0], rows)
+        last = np.minimum(grid.last_of(ticks[rows]), after[missed] - 1)
+        columns = (first[missed].tolist(), last.tolist(), promised[missed].tolist())
         reasons = [
             f"{attribute.name} = {value} is before the punctuation "
             f"{attribute.show_promise(promise)}: it missed {self._missed(low, high)}"
             for value, low, high, promise in zip(attribute.shown(batch), *columns, strict=True)
         ]
-        return Letters("late", self._stream, batch, run.positions[late], reasons)
+        return (Letters("late", self._stream, batch, run.positions[rows], reasons),)
 
     def _missed(self, first: int, last: int) -> str:
         low, high = self.show(first), self.show(last)

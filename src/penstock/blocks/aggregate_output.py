@@ -13,9 +13,9 @@ from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.attribute import BorderDoesNotFit
 from penstock.blocks.emission import Emissions
 from penstock.blocks.partials import CallDoesNotFit, Partials
-from penstock.blocks.plain_groups import Groups
 from penstock.blocks.run import Promise, Run
 from penstock.errors import ResultDoesNotFit
+from penstock.kernels.groups import Groups
 from penstock.program.blocks import AggregateRows
 from penstock.sql.plan import Call
 from penstock.streams.schema import type_name
@@ -41,12 +41,12 @@ class WindowOutput:
         A group has a row in the windows in which it has a tuple; without GROUP BY every window has.
         """
         if self._instruction.keys:
-            order = groups.order()
+            order = groups.order(np.arange(len(groups)))
             cells = np.arange(len(windows))[:, None] * width + order
             present = partials.rows.counts[cells] > 0
             chosen = cells[present]
             which = np.repeat(np.arange(len(windows)), present.sum(axis=1))
-            keys = groups.keys(chosen - which * width)
+            keys = groups.keys_of(chosen - which * width)
             partials = partials.of(partials.all.take(chosen))
         else:
             which, keys = np.arange(len(windows)), []

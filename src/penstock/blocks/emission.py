@@ -60,7 +60,7 @@ class Span:
         latest = self._latest(judged, grid)
         forced = self._rises(judged, latest)
         last = np.concatenate((latest[closings.arrived], latest[forced + 1]))
-        opens = np.concatenate((closings.windows, open_at(judged.open, forced)))
+        opens = np.concatenate((closings.windows, judged.open_at(forced)))
         keys = np.concatenate((2 * closings.arrived, 2 * forced + 1))
         positions = np.concatenate((closings.positions, judged.run.positions[forced]))
         empty = np.arange(len(keys)) >= len(closings)
@@ -81,7 +81,8 @@ class Span:
         before = LOWEST if self.last is None else self.last
         if not len(judged.ticks):
             return np.array([before])
-        first = np.maximum(grid.first_of(judged.ticks), judged.open)
+        opens = judged.open_at(np.arange(len(judged.ticks)))
+        first = np.maximum(grid.first_of(judged.ticks), opens)
         last = grid.last_of(judged.ticks)
         inside = first <= last
         latest = np.concatenate((np.array([before]), np.where(inside, last, before)))
@@ -95,9 +96,5 @@ class Span:
     def _rises(self, judged: Judged, latest: Indices) -> Indices:
         """The tuples that show windows that closed before them to lie between two others."""
         rises = (latest[1:] > latest[:-1]) & (latest[:-1] > LOWEST)
-        return np.flatnonzero(rises & (latest[:-1] + 1 < judged.open))
-
-
-def open_at(opens: Indices | int, rows: Indices) -> Indices:
-    """The first window that is open for each of these rows; see :class:`Judged`."""
-    return np.full(len(rows), opens, np.int64) if isinstance(opens, int) else opens[rows]
+        rows = np.flatnonzero(rises)
+        return rows[latest[rows] + 1 < judged.open_at(rows)]

@@ -7,7 +7,6 @@ gone is used again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,10 @@ import numpy as np
 from penstock.blocks.aggregates.cells import Array, Indices
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
+from penstock.kernels.panes import Panes, cells_of
 
 _FEWEST_ROWS = 8
-_SPAN = 1 << 16
+_SPAN = 1 << 12
 """Panes that are no farther apart are told by a table, others by sorting."""
 
 
@@ -27,14 +27,16 @@ class PaneStore:
     ``numbers`` are those of panes that have a tuple, rising.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, panes: Panes) -> None:
+        self.panes = panes
         self.width = 1
         self.partials = Partials(layout, _FEWEST_ROWS)
         self.numbers: Indices = np.empty(0, np.int64)
         self._rows: Indices = np.empty(0, np.int64)
+        self._versions: Indices = np.empty(0, np.int64)
         self._free: Indices = np.arange(_FEWEST_ROWS)[::-1]
-        self._versions: dict[int, int] = {}
-        self._version = 0
+        self.version = 0
+        """The latest version of any pane."""
 
     @property
     def nbytes(self) -> int:
@@ -43,30 +45,41 @@ class PaneStore:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def lift(
-        self,
-        panes: Indices,
-        groups: Indices | None,
-        arrivals: Arrivals,
-        rows: Indices | None = None,
-    ) -> None:
-        """Fold rows (None: all) of the arrivals into the panes and groups of each."""
-        low, high = int(panes.min()), int(panes.max())
-        if high - low <= max(_SPAN, len(panes)):
-            seen = np.zeros(high - low + 1, np.bool_)
-            seen[panes - low] = True
-            distinct = np.flatnonzero(seen) + low
-            table = np.empty(high - low + 1, np.int64)
-            table[distinct - low] = self._rows_of(distinct)
-            cells = table[panes - low]
+    def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        """Fold arrivals, one at least, into the panes of their ticks."""
+        extent = int(ticks.min()), int(ticks.max())
+        first, last = (self.panes.number(tick) for tick in extent)
+        cells: Indices | int
+        if last - first > max(_SPAN, len(ticks)):
+            distinct, places = np.unique(self.panes.numbers(ticks), return_inverse=True)
+            starts = self._rows_of(distinct) * self.width
+            cells = starts[places] if groups is None else starts[places] + groups
         else:
-            distinct, places = np.unique(panes, return_inverse=True)
-            cells = self._rows_of(distinct)[places]
-        if groups is not None:
-            cells = cells * self.width + groups
-        self.partials.lift(cells, arrivals, rows)
-        self._version += 1
-        self._versions.update(dict.fromkeys(distinct.tolist(), self._version))
+            distinct = np.arange(first, last + 1)
+            starts = self._rows_of(distinct) * self.width
+            if len(starts) == 1 and groups is None:
+                cells = int(starts[0])
+            elif len(starts) == 1 and groups is not None:
+                cells = groups + np.int32(starts[0])
+            else:
+                cells = cells_of(ticks, extent, self.panes, starts, groups)
+        self.partials.lift(cells, arrivals)
+        self.touch(distinct)
+        self._remove_empty(distinct)
+
+    def _remove_empty(self, panes: Indices) -> None:
+        """Forget those of these panes that no tuple fell into; a pane that is there has one."""
+        if len(panes) > 2:
+            rows = self._rows[np.searchsorted(self.numbers, panes)]
+            counts = self.partials.rows.counts.reshape(-1, self.width)
+            some = counts[rows, 0] > 0 if self.width == 1 else counts[rows].any(axis=1)
+            if not some.all():
+                self.remove(panes[~some])
+
+    def touch(self, panes: Indices) -> None:
+        """Take note that these panes have changed."""
+        self.version += 1
+        self._versions[np.searchsorted(self.numbers, panes)] = self.version
 
     def _rows_of(self, panes: Indices) -> Indices:
         """The row of each of these panes, which rise; a pane that is new gets one."""
@@ -82,6 +95,8 @@ class PaneStore:
             order = np.argsort(numbers, kind="stable")
             self.numbers = numbers[order]
             self._rows = np.concatenate((self._rows, rows))[order]
+            versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
+            self._versions = versions[order]
         return self._rows[np.searchsorted(self.numbers, panes)]
 
     def _make_room(self, fresh: int) -> None:
@@ -111,8 +126,7 @@ class PaneStore:
         new = (every[:, None] * width + np.arange(len(kept))).reshape(-1)
         self.partials.spread(rows * width, new, old)
         self.width = width
-        self._version += 1
-        self._versions = dict.fromkeys(self._versions, self._version)
+        self.touch(self.numbers)
 
     def live_groups(self) -> Indices:
         """The groups that have a tuple in some pane."""
@@ -139,11 +153,10 @@ class PaneStore:
         places = np.searchsorted(self.numbers, panes)
         rows = self._rows[places]
         self.partials.clear(cells_of_rows(rows, self.width))
-        for number in panes.tolist():
-            self._versions.pop(number, None)
         self._free = np.concatenate((self._free, rows))
         self.numbers = np.delete(self.numbers, places)
         self._rows = np.delete(self._rows, places)
+        self._versions = np.delete(self._versions, places)
 
     # -- state ------------------------------------------------------------------------------
 
@@ -155,8 +168,9 @@ class PaneStore:
         again.
         """
         columns: dict[str, Array] = {}
-        for number, row in zip(self.numbers.tolist(), self._rows.tolist(), strict=True):
-            prefix = f"pane.{number}.{self._versions[number]}"
+        whose = (self.numbers.tolist(), self._rows.tolist(), self._versions.tolist())
+        for number, row, version in zip(*whose, strict=True):
+            prefix = f"pane.{number}.{version}"
             counts = self.partials.rows.counts[row * self.width : (row + 1) * self.width]
             groups = np.flatnonzero(counts)
             cells = self.partials.of(self.partials.all.take(row * self.width + groups))
@@ -177,18 +191,8 @@ class PaneStore:
             cells = self.partials.of(self.partials.all.like(len(groups)))
             cells.load(saved)
             self.partials.all.put(row * self.width + groups, cells.all)
-            self._versions[number] = known
-        self._version = version
-
-    @property
-    def version(self) -> int:
-        """The latest version of any pane."""
-        return self._version
-
-    def touch(self, panes: Iterable[int]) -> None:
-        """Take note that these panes have changed."""
-        self._version += 1
-        self._versions.update(dict.fromkeys(panes, self._version))
+            self._versions[np.searchsorted(self.numbers, number)] = known
+        self.version = version
 
     # -- cells of other panes ---------------------------------------------------------------
 
@@ -209,4 +213,4 @@ class PaneStore:
         mine = self.partials.all.take(cells)
         mine.combine(added.all if len(chosen) == len(added) else added.all.take(chosen))
         self.partials.all.put(cells, mine)
-        self.touch(distinct.tolist())
+        self.touch(distinct)

@@ -17,6 +17,7 @@ from penstock.blocks.aggregates.cells import (
     Indices,
     Lifting,
     Part,
+    rows_of,
 )
 from penstock.blocks.aggregates.count import Counts
 from penstock.kernels.vector import Mask, Vector
@@ -30,30 +31,39 @@ class Arrivals:
 
     Parameters
     ----------
+    length, start
+        How many there are, and the number of the first; see :class:`Lifting`.
     arguments
         The values of each argument.
     filters
         Where each FILTER condition is true.
-    times, numbers
-        As in :class:`penstock.blocks.aggregates.cells.Lifting`.
+    times
+        As in :class:`Lifting`.
     """
 
+    length: int
+    start: int
     arguments: Mapping[Expression, Vector]
     filters: Mapping[Expression, Mask]
     times: Indices | None
-    numbers: Indices
 
-    def lifting(self, call: Call, cells: Indices, rows: Indices | None) -> Lifting:
-        """Those rows (None: all of them) that the call takes, on their way into the cells."""
+    def only(self, rows: Indices, start: int) -> Arrivals:
+        """Some of them, numbered anew."""
+        return Arrivals(
+            len(rows),
+            start,
+            {argument: rows_of(vector, rows) for argument, vector in self.arguments.items()},
+            {condition: mask[rows] for condition, mask in self.filters.items()},
+            None if self.times is None else self.times[rows],
+        )
+
+    def lifting(self, call: Call | None, cells: Indices | int) -> Lifting:
+        """Those that the call takes (None: all, without an argument), into these cells."""
+        if call is None:
+            return Lifting(cells, self.length, None, None, None, self.start)
         vector = None if call.argument is None else self.arguments[call.argument]
-        lifting = Lifting(cells, vector, self.times, self.numbers)
-        if rows is not None:
-            lifting = Lifting(self.numbers, vector, self.times, self.numbers).only(rows)
-            lifting = Lifting(cells, lifting.vector, lifting.times, lifting.numbers)
-        if call.condition == TRUE:
-            return lifting
-        passed = self.filters[call.condition]
-        return lifting.only(passed if rows is None else passed[rows])
+        mask = None if call.condition == TRUE else self.filters[call.condition]
+        return Lifting(cells, self.length, vector, mask, self.times, self.start)
 
 
 class Layout:
@@ -168,8 +178,15 @@ def scan(rows: Bundle, count: int, width: int, backwards: bool = False) -> None:
 
     In a logarithmic number of steps, each of which combines every row with one twice as far off.
     """
+    rest = []
+    for cells in rows.members:
+        if hasattr(cells, "accumulate"):
+            cells.accumulate(count, backwards)
+        else:
+            rest.append(cells)
+    rows = Bundle(rest)
     step = 1
-    while step < count:
+    while rest and step < count:
         near, far = np.arange((count - step) * width), np.arange(step * width, count * width)
         sums = rows.take(near)
         sums.combine(rows.take(far))
@@ -235,24 +252,17 @@ class Partials:
         wider.put(new, self.all.take(old))
         self.all = wider
 
-    def lift(self, cells: Indices, arrivals: Arrivals, rows: Indices | None = None) -> None:
-        """Fold rows (None: all) of the arrivals into their cells."""
-        self.lift_into(self.all, range(len(self.all.members)), cells, arrivals, rows)
+    def lift(self, cells: Indices | int, arrivals: Arrivals) -> None:
+        """Fold arrivals into their cells."""
+        self.lift_into(self.all, range(len(self.all.members)), cells, arrivals)
 
     def lift_into(
-        self,
-        bundle: Bundle,
-        places: Iterable[int],
-        cells: Indices,
-        arrivals: Arrivals,
-        rows: Indices | None,
+        self, bundle: Bundle, places: Iterable[int], cells: Indices | int, arrivals: Arrivals
     ) -> None:
-        """Fold rows into cells of the parts at these places."""
+        """Fold arrivals into cells of the parts at these places."""
         for place, mine in zip(places, bundle.members, strict=True):
-            if place == 0:
-                mine.lift(Lifting(cells, None, None, cells))
-            else:
-                mine.lift(arrivals.lifting(self.layout.parts[place - 1].call, cells, rows))
+            call = None if place == 0 else self.layout.parts[place - 1].call
+            mine.lift(arrivals.lifting(call, cells))
 
     def program(self, layout: Layout) -> None:
         """Have the parts of other calls; those that stay keep what they have."""

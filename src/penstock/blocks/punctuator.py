@@ -73,12 +73,13 @@ class Punctuator:
     def program(self, window: Window | AggregateWindow) -> None:
         """Take another window; with another slack, what has been seen may promise more."""
         self._window = window
-        slack = self._slack()
+        slack = self.slack
         if slack is not None and self.seen != self._clock.lowest:
             seen = np.array([self.seen], self._clock.dtype)
             self.promise = max(self.promise, self._clock.earlier(seen, slack)[0].item())
 
-    def _slack(self) -> int | float | None:
+    @property
+    def slack(self) -> int | float | None:
         """How far the promise stays behind the largest time seen; None: it does not follow it."""
         if not isinstance(self._window, Range | Sliding):
             return None
@@ -104,6 +105,10 @@ class Punctuator:
         """The stream has ended: nothing will come, whatever its time."""
         self.promise = self._clock.highest
 
+    def pass_by(self, latest: int) -> None:
+        """Take tuples of which the latest has this time."""
+        self.advance(np.array([latest], self._clock.dtype))
+
     def advance(self, times: Ticks) -> Ticks:
         """Take tuples: the promise before each of them, and one more, the promise after them all.
 
@@ -116,7 +121,7 @@ class Punctuator:
             np.concatenate((np.array([self.seen], self._clock.dtype), times))
         )
         self.seen = highest[-1].item()
-        slack = self._slack()
+        slack = self.slack
         if slack is None:
             return unmoved
         promises = np.maximum(self._clock.earlier(highest, slack), self.promise)

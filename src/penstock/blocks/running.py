@@ -75,17 +75,15 @@ class RunningWindows:
                 sums.value.invert(total(rows, len(leaving), self._store.width))
             sums.begin = first
 
-    def changed(
-        self, panes: Indices, groups: Indices | None, arrivals: Arrivals, rows: Indices
-    ) -> None:
+    def changed(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Late tuples have been folded into panes; some of these may have been read before."""
-        sums = self._sums
+        panes, sums = self._store.panes.numbers(ticks), self._sums
         if sums is not None:
             inside = np.flatnonzero((panes >= sums.begin) & (panes < sums.end))
             if len(inside):
-                cells = np.zeros(len(inside), np.int64) if groups is None else groups[inside]
-                lift = self._store.partials.lift_into
-                lift(sums.value, sums.places, cells, arrivals, rows[inside])
+                cells: Indices | int = 0 if groups is None else groups[inside]
+                those = arrivals.only(inside, arrivals.start)
+                self._store.partials.lift_into(sums.value, sums.places, cells, those)
         if self._stacks is not None and (panes < self._stacks.end).any():
             self._stacks = None
 

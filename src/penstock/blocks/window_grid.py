@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels.panes import Panes
+from penstock.kernels.survey import LOWEST, Ends
 from penstock.streams.windows import AggregateWindow, Sliding
 
 Ticks = npt.NDArray[np.int64]
@@ -76,6 +78,17 @@ class WindowGrid:
         """The pane that a tick is in."""
         turn, rest = divmod(tick - self.origin, self.slide)
         return 2 * turn + (rest >= self.cut) if self.cut else turn
+
+    @property
+    def panes_of_ticks(self) -> Panes:
+        """What tells the pane of a tick."""
+        return Panes(self.origin, self.slide, self.cut)
+
+    @property
+    def ends(self) -> Ends:
+        """Where windows end."""
+        first = LOWEST if self.first is None else self.end(self.first)
+        return Ends(self.end(0) % self.slide, self.slide, self.size, first)
 
     def closed(self, promise: int) -> int:
         """The first window that is still open once nothing before ``promise`` will come."""

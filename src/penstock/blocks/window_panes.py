@@ -17,7 +17,7 @@ class PaneWindows:
 
     def __init__(self, layout: Layout, grid: WindowGrid) -> None:
         self._grid = grid
-        self._store = PaneStore(layout)
+        self._store = PaneStore(layout, grid.panes_of_ticks)
         self._running = RunningWindows(self._store)
 
     def program(self, layout: Layout, grid: WindowGrid) -> None:
@@ -26,8 +26,9 @@ class PaneWindows:
         if grid.size < grid.slide:
             first, last = grid.windows_of_panes(self._store.numbers)
             self._store.remove(self._store.numbers[first > last])
+        self._store.panes = grid.panes_of_ticks
         if layout.keys != self._store.partials.layout.keys:
-            self._store.touch(self._store.numbers.tolist())
+            self._store.touch(self._store.numbers)
         self._store.partials.program(layout)
         self._running.reset()
 
@@ -49,23 +50,14 @@ class PaneWindows:
             "windows_open": len(self.filled(opened, int(np.iinfo(np.int64).max))),
         }
 
-    def lift(
-        self,
-        ticks: Indices,
-        groups: Indices | None,
-        arrivals: Arrivals,
-        rows: Indices | None = None,
-    ) -> None:
-        """Fold rows (None: all) of the arrivals, which missed no window, into their panes."""
-        self._store.lift(self._grid.pane_of(ticks), groups, arrivals, rows)
+    def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        """Fold arrivals, which missed no window, into their panes."""
+        self._store.lift(ticks, groups, arrivals)
 
-    def lift_late(
-        self, ticks: Indices, groups: Indices | None, arrivals: Arrivals, rows: Indices
-    ) -> None:
-        """Fold rows of the arrivals that missed windows which are closed by now."""
-        panes = self._grid.pane_of(ticks)
-        self._store.lift(panes, groups, arrivals, rows)
-        self._running.changed(panes, groups, arrivals, rows)
+    def lift_late(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        """Fold arrivals that missed windows which are closed by now."""
+        self._store.lift(ticks, groups, arrivals)
+        self._running.changed(ticks, groups, arrivals)
 
     def filled(self, first: int, stop: int) -> Indices:
         """The windows from ``first`` to before ``stop`` that have a tuple."""

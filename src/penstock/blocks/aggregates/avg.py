@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Part
 from penstock.blocks.aggregates.count import count_part
+from penstock.blocks.aggregates.exact import scale_of
 from penstock.blocks.aggregates.sum import sum_part, whole_numbers
 from penstock.sql.plan import Call
 
@@ -30,10 +31,9 @@ class Avg:
         nothing = counts.counts == 0
         kind: Any = self.call.type
         if not pa.types.is_decimal(kind):
-            return pa.array(sums.quotients(counts.counts), pa.float64(), mask=nothing)
-        argument: Any = self.call.argument
-        unit = 10 ** (kind.scale - argument.type.scale)
-        numerators = sums.integers() * unit
+            return pa.array(sums.floats(counts.counts), pa.float64(), mask=nothing)
+        unit = 10 ** (kind.scale - scale_of(self.call.argument))
+        numerators = sums.integers().astype(object) * unit
         quotients = half_up(numerators, np.where(nothing, 1, counts.counts).astype(object))
         return whole_numbers(quotients, kind, nothing)
 

@@ -9,17 +9,19 @@ how two become one (``combine``) and, if there is a way, how one is taken out of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from penstock.kernels.vector import Mask, Vector, is_text
+from penstock.kernels.vector import Mask, Vector, both, is_text
 from penstock.sql.plan import Call
 
-Indices: TypeAlias = npt.NDArray[np.int64]
+Indices: TypeAlias = npt.NDArray[Any]
+"""Numbers of cells, of rows or of groups: 32 or 64 bits."""
 Array: TypeAlias = npt.NDArray[Any]
 Columns: TypeAlias = dict[str, Array]
 """What a part keeps, as arrays of numbers with one entry or more per cell."""
@@ -32,45 +34,43 @@ class Lifting:
     Parameters
     ----------
     cells
-        The cell of each.
+        The cell of each, or one for all.
+    length
+        How many there are.
     vector
         The argument of each; None for ``COUNT(*)``.
+    mask
+        Which of them FILTER lets through; None: all.
     times
         Keys that order the tuples by their time, None if they have none.
-    numbers
-        Numbers that order the tuples by their arrival.
+    start
+        The number of the first, by which tuples of one time are ordered; the others follow it.
     """
 
-    cells: Indices
+    cells: Indices | int
+    length: int
     vector: Vector | None
+    mask: Mask | None
     times: Indices | None
-    numbers: Indices
+    start: int
 
-    def only(self, rows: Mask | Indices) -> Lifting:
-        """Those of these rows."""
-        vector = self.vector
-        if vector is not None:
-            vector = rows_of(vector, rows)
-        times = None if self.times is None else self.times[rows]
-        return Lifting(self.cells[rows], vector, times, self.numbers[rows])
+    @property
+    def valid(self) -> Mask | None:
+        """Which of them count whose argument is not NULL; None: all."""
+        return both(self.mask, None if self.vector is None else self.vector.valid)
 
-    def not_null(self) -> Lifting:
-        """Those whose argument is not NULL."""
-        vector = self.vector
-        if vector is None or vector.valid is None or vector.valid.all():
-            return self
-        kept = self.only(vector.valid)
-        assert kept.vector is not None
-        return replace(kept, vector=replace(kept.vector, valid=None))
+    def every_cell(self) -> Indices:
+        """The cell of each."""
+        cells = self.cells
+        return np.full(self.length, cells, np.int32) if isinstance(cells, int) else cells
 
 
-def rows_of(vector: Vector, rows: Mask | Indices) -> Vector:
+def rows_of(vector: Vector, rows: Indices) -> Vector:
     """Some rows of a vector, in their order."""
-    indices: Any = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-    valid = None if vector.valid is None else vector.valid[indices]
+    valid = None if vector.valid is None else vector.valid[rows]
     if is_text(vector.type):
-        return Vector(vector.values.take(indices), valid, vector.type)
-    return Vector(np.asarray(vector.values)[indices], valid, vector.type)
+        return Vector(vector.values.take(pa.array(rows)), valid, vector.type)
+    return Vector(np.asarray(vector.values)[rows], valid, vector.type)
 
 
 class Cells(Protocol):
@@ -143,41 +143,3 @@ class Aggregate(Protocol):
 
     def lower(self, parts: tuple[Any, ...]) -> Any:
         """The Arrow array of its results, one per cell of its parts; or :class:`DoesNotFit`."""
-
-
-class Table:
-    """Arrays with one entry per cell; ``fills`` says of what type, and what stands for nothing."""
-
-    def __init__(self, count: int, fills: Mapping[str, tuple[Any, Any]]) -> None:
-        self._fills = fills
-        self.arrays: Columns = {
-            name: np.full(count, fill, dtype) for name, (dtype, fill) in fills.items()
-        }
-
-    def __getitem__(self, name: str) -> Array:
-        return self.arrays[name]
-
-    def __setitem__(self, name: str, array: Array) -> None:
-        self.arrays[name] = array
-
-    def __len__(self) -> int:
-        return len(next(iter(self.arrays.values())))
-
-    def like(self, count: int) -> Table:
-        """As many entries with nothing in them."""
-        return Table(count, self._fills)
-
-    def take(self, cells: Indices) -> Table:
-        """Copies of these entries."""
-        taken = Table(0, self._fills)
-        taken.arrays = {name: array[cells] for name, array in self.arrays.items()}
-        return taken
-
-    def put(self, cells: Indices, other: Table) -> None:
-        """Let these entries be the others."""
-        for name, array in self.arrays.items():
-            array[cells] = other.arrays[name]
-
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays.values())

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Columns, Indices, Lifting, Part
+from penstock.kernels.folding import count
 from penstock.sql.plan import Call
 
 
@@ -27,11 +28,18 @@ class Counts:
 
     def lift(self, tuples: Lifting) -> None:
         """Count every tuple whose argument is not NULL."""
-        cells = tuples.not_null().cells
-        if len(self.counts) <= 4 * len(cells):
-            self.counts += np.bincount(cells, minlength=len(self.counts))
+        valid = tuples.valid
+        if isinstance(tuples.cells, int):
+            many = tuples.length if valid is None else int(np.count_nonzero(valid))
+            self.counts[tuples.cells] += many
         else:
-            np.add.at(self.counts, cells, 1)
+            count(tuples.cells, self.counts, valid)
+
+    def accumulate(self, rows: int, backwards: bool) -> None:
+        """Let every row of cells be the sum of all up to it, or from it on."""
+        table = self.counts.reshape(rows, -1)
+        table = table[::-1] if backwards else table
+        np.cumsum(table, axis=0, out=table)
 
     def combine(self, other: Counts) -> None:
         """Add."""

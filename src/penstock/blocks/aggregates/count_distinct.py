@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregates.cells import Array, Columns, Indices, Lifting, Part
-from penstock.blocks.aggregates.values import is_wide, keys_of, pack, unpack
+from penstock.blocks.aggregates.cells import Array, Columns, Indices, Lifting, Part, rows_of
+from penstock.blocks.aggregates.values import is_wide, pack, unpack, values_of, vector_from
+from penstock.kernels.keys import comparison_key
+from penstock.kernels.vector import Vector
 from penstock.sql.plan import Call
 
 
@@ -63,12 +65,19 @@ class Distincts:
 
     def lift(self, tuples: Lifting) -> None:
         """Take the arguments that are not NULL."""
-        tuples = tuples.not_null()
-        assert tuples.vector is not None
-        keys = keys_of(tuples.vector)
+        vector, cells = tuples.vector, tuples.every_cell()
+        assert vector is not None
+        if tuples.valid is not None:
+            rows = np.flatnonzero(tuples.valid)
+            vector, cells = rows_of(vector, rows), cells[rows]
+        keys = self._keys(vector)
+        self._merge(cells, keys, np.ones(len(keys), np.int64))
+
+    def _keys(self, vector: Vector) -> Indices:
+        """Equal numbers for equal values."""
         if is_wide(self.kind):
-            keys = self._words.numbers(keys)
-        self._merge(tuples.cells, keys, np.ones(len(keys), np.int64))
+            return self._words.numbers(values_of(vector))
+        return comparison_key(vector).astype(np.int64, copy=False)
 
     def combine(self, other: Distincts) -> None:
         """Add up the tuples of each value."""
@@ -119,8 +128,9 @@ class Distincts:
         """The values themselves where keys are but numbers given to them."""
         saved = {"cell": self._cell, "tuples": self._tuples}
         if is_wide(self.kind):
-            valid = np.ones(len(self._key), np.bool_)
-            return {**saved, **pack(self._words.values(self._key), valid, self.kind)}
+            values = self._words.values(self._key)
+            vector = vector_from(values, np.ones(len(values), np.bool_), self.kind)
+            return {**saved, **pack(vector.to_arrow())}
         return {**saved, "key": self._key}
 
     def load(self, columns: Columns) -> None:
@@ -129,8 +139,7 @@ class Distincts:
         self._cell, self._key, self._tuples = nothing, nothing, nothing
         cells, tuples = np.array(columns["cell"]), np.array(columns["tuples"])
         if is_wide(self.kind):
-            values = unpack(columns, np.ones(len(cells), np.bool_), self.kind)
-            self._merge(cells, self._words.numbers(values), tuples)
+            self._merge(cells, self._keys(unpack(columns, self.kind)), tuples)
         else:
             self._merge(cells, np.array(columns["key"]), tuples)
 

@@ -8,99 +8,89 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregates.cells import Array, Columns, Indices, Lifting, Part, Table
-from penstock.blocks.aggregates.values import arrow_of, dtype_of, is_wide, pack, unpack, values_of
-from penstock.kernels.vector import Mask
+from penstock.blocks.aggregates.cells import Columns, Indices, Lifting, Part, rows_of
+from penstock.blocks.aggregates.values import dtype_of, pack, unpack, values_of, vector_from
+from penstock.kernels.firsts import Firsts
 from penstock.sql.plan import Call
 
 
-class Ends:
+class Outer:
     """One tuple's argument per cell, with the tuple's time and number. NULL is an argument too."""
 
     def __init__(self, count: int, kind: pa.DataType, last: bool) -> None:
         self.kind = kind
-        self.last = last
-        dtype = dtype_of(kind)
-        self._table = Table(
-            count,
-            {
-                "any": (np.bool_, False),
-                "time": (np.int64, 0),
-                "number": (np.int64, 0),
-                "valid": (np.bool_, False),
-                "value": (dtype, None if is_wide(kind) else 0),
-            },
-        )
+        self._firsts = Firsts(last, count)
+        self._valid = np.zeros(count, np.bool_)
+        self._values = np.zeros(count, dtype_of(kind))
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._firsts)
 
-    def like(self, count: int) -> Ends:
+    def _of(self, firsts: Firsts) -> Outer:
+        made = Outer.__new__(Outer)
+        made.kind, made._firsts = self.kind, firsts
+        made._valid = np.zeros(len(firsts), np.bool_)
+        made._values = np.zeros(len(firsts), dtype_of(self.kind))
+        return made
+
+    def like(self, count: int) -> Outer:
         """As many cells with nothing in them."""
-        return Ends(count, self.kind, self.last)
+        return self._of(self._firsts.like(count))
 
     def lift(self, tuples: Lifting) -> None:
         """Of each cell's tuples keep the first, or the last."""
-        vector, cells = tuples.vector, tuples.cells
+        vector, cells = tuples.vector, tuples.every_cell()
         assert vector is not None
         times = np.zeros(len(cells), np.int64) if tuples.times is None else tuples.times
-        order = np.lexsort((tuples.numbers, times, cells))
-        borders = np.flatnonzero(np.diff(cells[order], prepend=-1))
-        ends = np.append(borders[1:], len(order)) - 1 if self.last else borders
-        best = order[ends] if len(order) else order
-        chosen = self.like(len(best))
+        self._firsts.add(cells, times, tuples.start, tuples.mask)
+        chosen = self._firsts.rows(np.arange(len(self))) - tuples.start
+        fresh = np.flatnonzero(chosen >= 0)
         valid = np.ones(len(cells), np.bool_) if vector.valid is None else vector.valid
-        columns: dict[str, Array] = {
-            "any": np.ones(len(best), np.bool_),
-            "time": times[best],
-            "number": tuples.numbers[best],
-            "valid": valid[best],
-            "value": values_of(vector)[best],
-        }
-        chosen._table.arrays.update(columns)
-        held = self.take(cells[best])
-        held.combine(chosen)
-        self.put(cells[best], held)
+        self._valid[fresh] = valid[chosen[fresh]]
+        self._values[fresh] = values_of(rows_of(vector, chosen[fresh]))
 
-    def combine(self, other: Ends) -> None:
+    def combine(self, other: Outer) -> None:
         """Keep the earlier tuple, or the later."""
-        mine, theirs = self._table, other._table
-        later = (theirs["time"] > mine["time"]) | (
-            (theirs["time"] == mine["time"]) & (theirs["number"] > mine["number"])
-        )
-        better: Mask = later if self.last else ~later
-        moves = np.flatnonzero(theirs["any"] & (~mine["any"] | better))
-        mine.put(moves, theirs.take(moves))
+        every = np.arange(len(self), dtype=np.int32)
+        self._merge(every, other, every)
 
-    def take(self, cells: Indices) -> Ends:
+    def _merge(self, into: Indices, other: Outer, cells: Indices) -> None:
+        before = self._firsts.rows(into)
+        self._firsts.merge(into, other._firsts, cells)
+        moved = np.flatnonzero(self._firsts.rows(into) != before)
+        self._valid[into[moved]] = other._valid[cells[moved]]
+        self._values[into[moved]] = other._values[cells[moved]]
+
+    def take(self, cells: Indices) -> Outer:
         """Copies of these cells."""
-        taken = self.like(0)
-        taken._table = self._table.take(cells)
+        taken = self.like(len(cells))
+        taken._merge(np.arange(len(cells), dtype=np.int32), self, cells)
         return taken
 
-    def put(self, cells: Indices, other: Ends) -> None:
+    def put(self, cells: Indices, other: Outer) -> None:
         """Let these cells be the others."""
-        self._table.put(cells, other._table)
+        self._firsts.clear(cells)
+        self._valid[cells] = False
+        self._merge(cells, other, np.arange(len(cells), dtype=np.int32))
 
     def results(self) -> Any:
         """The arguments as an Arrow array."""
-        return arrow_of(self._table["value"], self._table["valid"], self.kind)
+        return vector_from(self._values, self._valid, self.kind).to_arrow()
 
     def save(self) -> Columns:
         """The arguments, times and numbers."""
-        table = self._table
-        plain = {name: table[name] for name in ("any", "time", "number", "valid")}
-        return {**plain, **pack(table["value"], table["valid"], self.kind)}
+        return {**self._firsts.state(), **pack(self.results())}
 
     def load(self, columns: Columns) -> None:
         """Be what was saved."""
-        for name in ("any", "time", "number", "valid"):
-            self._table[name] = np.array(columns[name])
-        self._table["value"] = unpack(columns, self._table["valid"], self.kind)
+        self._firsts.load(columns)
+        values = unpack(columns, self.kind)
+        self._valid = np.array(columns["valid"], np.bool_)
+        self._values = np.array(values_of(values), dtype_of(self.kind))
 
     @property
     def nbytes(self) -> int:
-        return self._table.nbytes
+        return self._firsts.nbytes + self._valid.nbytes + self._values.nbytes
 
 
 @dataclass(frozen=True)
@@ -113,7 +103,7 @@ class FirstLast:
     def parts(self) -> tuple[Part, ...]:
         assert self.call.argument is not None
         kind, last = self.call.argument.type, self.call.name == "last"
-        return (Part(self.call.name, self.call, lambda count: Ends(count, kind, last)),)
+        return (Part(self.call.name, self.call, lambda count: Outer(count, kind, last)),)
 
     def lower(self, parts: tuple[Any, ...]) -> Any:
         """The arguments."""

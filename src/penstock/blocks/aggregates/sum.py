@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.blocks.aggregates.cells import DoesNotFit, Part
 from penstock.blocks.aggregates.count import count_part
 from penstock.blocks.aggregates.exact import Sums
+from penstock.kernels.vector import Mask, Vector, physical_dtype
 from penstock.sql.plan import Call
 
 
@@ -40,20 +41,18 @@ class Sum:
         return whole_numbers(sums.integers(), self.call.type, nothing)
 
 
-def whole_numbers(values: Any, kind: Any, nothing: Any) -> Any:
+def whole_numbers(values: Any, kind: Any, nothing: Mask) -> Any:
     """An array of int64, or of a decimal by its unscaled integers; :class:`DoesNotFit` if not."""
     wide = pa.types.is_decimal(kind)
     limit = 10**kind.precision if wide else 1 << 63
-    far = (values >= limit) | (values <= -limit if wide else values < -limit)
-    far = far.astype(np.bool_) & ~nothing
-    if far.any():
-        cell = int(np.flatnonzero(far)[0])
-        raise DoesNotFit(cell, shown(int(values[cell]), kind.scale if wide else 0))
-    if not wide:
-        return pa.array(np.where(nothing, 0, values).astype(np.int64), kind, mask=nothing)
-    from penstock.kernels.vector import Vector
-
-    return Vector(np.where(nothing, 0, values).astype(object), ~nothing, kind).to_arrow()
+    if values.dtype == object or limit < 1 << 63:
+        far = (values >= limit) | (values <= -limit if wide else values < -limit)
+        far = far.astype(np.bool_) & ~nothing
+        if far.any():
+            cell = int(np.flatnonzero(far)[0])
+            raise DoesNotFit(cell, shown(int(values[cell]), kind.scale if wide else 0))
+    values = np.where(nothing, 0, values).astype(physical_dtype(kind))
+    return Vector(values, ~nothing if nothing.any() else None, kind).to_arrow()
 
 
 def shown(unscaled: int, scale: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Part
 from penstock.blocks.aggregates.count import count_part
-from penstock.blocks.aggregates.exact import Sums, variances
+from penstock.blocks.aggregates.exact import Sums, scale_of
 from penstock.blocks.aggregates.sum import sum_part
 from penstock.sql.plan import Call
 
@@ -34,7 +33,8 @@ class Variance:
         sums, squares, counts = parts
         sample = self.call.name.endswith("samp")
         nothing = counts.counts <= (1 if sample else 0)
-        results = variances(sums, squares, counts.counts, sample)
+        results = sums.variances(squares, counts.counts, sample)
+        results = results / 100.0 ** scale_of(self.call.argument)
         if self.call.name.startswith("stddev"):
-            results = np.array([math.sqrt(r) if r >= 0 else r for r in results.tolist()])
+            results = np.sqrt(results)
         return pa.array(results, pa.float64(), mask=nothing)
