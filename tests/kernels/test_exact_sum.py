@@ -235,6 +235,34 @@ def test_runs_of_any_length_and_mixture() -> None:
         assert exactly(run) == exactly(scattered) == [total(values.tolist())]
 
 
+def test_a_run_of_the_largest_numbers_of_its_size() -> None:
+    for value in (np.nextafter(2.0, 0), -np.nextafter(2.0, 0), 2.0, -(2.0**-1000)):
+        values = np.full(9_000, value)
+        sums = ExactSums(3)
+        sums.add_at(0, values)
+        sums.add(np.full(9_000, 1, np.int32), values)
+        sums.add(np.arange(9_000, dtype=np.int32) % 3, values)
+        third = 3_000 * Fraction(value)
+        assert exactly(sums) == [4 * third, 4 * third, third]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_few_cells_and_many_with_and_without_a_mask(count: int) -> None:
+    rng = np.random.default_rng(count)
+    cells = rng.integers(0, count, 9_000).astype(np.int32)
+    valid = rng.random(9_000) < 0.8
+    values = rng.standard_normal(9_000)
+    values[::500] *= 1e-40  # some stretches leave something over
+    whole = rng.integers(-(1 << 32), 1 << 32, 9_000, endpoint=True)
+    for mask in (None, valid):
+        chosen = np.ones(9_000, bool) if mask is None else mask
+        for column in (values, whole):
+            sums = ExactSums(count)
+            sums.add(cells, column, mask)
+            wanted = [total(column[chosen & (cells == c)].tolist()) for c in range(count)]
+            assert exactly(sums) == wanted
+
+
 @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "u1", "u2", "u4", "f4", "f8"])
 def test_columns_of_every_type_in_memory_that_is_not_ours(kind: str) -> None:
     values = np.array([1, 2, 3, 100], kind)

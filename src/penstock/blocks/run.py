@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.streams.batches import concat, no_rows
+from penstock.streams.batches import concat, no_rows, plain
 
 Positions = npt.NDArray[np.int64]
 
@@ -98,6 +99,13 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    @functools.cached_property
+    def plain(self) -> Run:
+        """The run without dictionary-encoded columns, which few blocks have a use for."""
+        inputs = tuple(plain(batch) for batch in self.inputs)
+        same = all(a is b for a, b in zip(inputs, self.inputs, strict=True))
+        return self if same else replace(self, inputs=inputs)
 
 
 def empty_run(schema: pa.Schema) -> Run:

@@ -8,6 +8,7 @@ and the largest operand, and looked for row by row only where that does not sett
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,8 @@ from penstock.kernels import (
 from penstock.kernels.context import Context, Operation
 from penstock.kernels.ops_cast import cast_vector
 from penstock.kernels.vector import Failures, Mask, Vector, constant_vector, vector_of
-from penstock.sql.expressions import Cast, Column, Expression, Literal
+from penstock.kernels.words import by_words
+from penstock.sql.expressions import Call, Cast, Column, Expression, Literal
 
 OPERATIONS: dict[str, Operation] = {
     **ops_compare.OPERATIONS,
@@ -83,8 +85,14 @@ def select(
 
 def _evaluate(expression: Expression, context: Context) -> Vector:
     if isinstance(expression, Column):
-        batch = context.inputs[expression.side]
-        return vector_of(batch.column(expression.index), expression.type)
+        column: Any = context.inputs[expression.side].column(expression.index)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return vector_of(column, expression.type)
+    if isinstance(expression, Cast | Call):
+        found = by_words(expression, context)
+        if found is not None:
+            return found
     if isinstance(expression, Literal):
         return constant_vector(expression.value, expression.type, context.length)
     if isinstance(expression, Cast):

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels import carries
 from penstock.kernels import limbs as loops
 from penstock.kernels.buckets import gathered
 from penstock.kernels.memory import alias
@@ -94,8 +95,8 @@ class ExactSums:
         elif values.dtype.kind == "f":
             bits, mask = self._finite(None, cell, values, mask)
             self._note(len(values))
-            where = cell * self._width, self._base
-            loops.add_run(bits, bits.view(np.float64), mask, self._limbs, *where)
+            limbs = self._limbs[cell * self._width : (cell + 1) * self._width]
+            loops.add_run(bits, bits.view(np.float64), mask, limbs, self._base)
         else:
             numbers, top = _as_words(values)
             self._reach(0, 64)
@@ -135,9 +136,9 @@ class ExactSums:
 
     def _settle(self) -> None:
         self._load = 0
-        if self._width and loops.settle(self._limbs, self._width) > _SETTLED:
+        if self._width and carries.settle(self._limbs, self._width) > _SETTLED:
             self._reach(self._base, self._base + 32 * self._width + 32)
-            loops.settle(self._limbs, self._width)
+            carries.settle(self._limbs, self._width)
 
     def _reach(self, low: int, high: int) -> None:
         """Have limbs for the bits from ``low``, a multiple of 32, to before ``high``."""
@@ -166,7 +167,8 @@ class ExactSums:
     def _add_floats(self, cells: Cells, values: Array, mask: Array) -> None:
         bits, mask = self._finite(cells, 0, values, mask)
         self._note(len(values))
-        loops.add_floats(bits, mask, cells, self._limbs, self._width, self._base)
+        floats = bits.view(np.float64)
+        loops.add_floats(bits, floats, mask, cells, self._limbs, self._width, self._base)
 
     def _add_objects(self, cells: Cells, values: Array, valid: Array | None) -> None:
         if valid is not None:
@@ -219,7 +221,7 @@ class ExactSums:
         above = self._cover(other)
         theirs = other._limbs, other._width, from_
         if other._width:
-            self._check(loops.merge_cells(self._limbs, self._width, into, theirs, above, sign))
+            self._check(carries.merge_cells(self._limbs, self._width, into, theirs, above, sign))
         if other._odd is not None:
             np.add.at(cast(Array, self._odd), into, sign * other._odd[from_])
 
@@ -229,7 +231,7 @@ class ExactSums:
         ours = self._limbs[into * self._width : (into + count) * self._width]
         theirs = other._limbs[from_ * other._width : (from_ + count) * other._width]
         if other._width:
-            self._check(loops.merge_row(ours, self._width, theirs, other._width, above, sign))
+            self._check(carries.merge_row(ours, self._width, theirs, other._width, above, sign))
         if other._odd is not None:
             cast(Array, self._odd)[into : into + count] += sign * other._odd[from_ : from_ + count]
 

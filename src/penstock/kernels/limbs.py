@@ -1,4 +1,4 @@
-"""Compiled loops over exact sums: adding to them and merging them.
+"""Compiled loops that add to exact sums.
 
 A sum is ``width`` limbs that follow one another in one array of int64. Limb ``j`` counts in units
 of ``2**(base + 32·j)``; ``base`` is a multiple of 32. A limb has more bits than the 32 it stands
@@ -28,8 +28,10 @@ ROOM = 1 << 28
 _FRACTION = (1 << 52) - 1
 _MAGNITUDE = (1 << 63) - 1
 _INFINITE = 0x7FF << 52
-_STRETCH = 4096
-"""So many numbers of 51 bits can be added in 64 bits."""
+_STRETCH = 2048
+"""So many numbers of up to 2^51 can be added in 64 bits."""
+_FEW = 4
+"""If a stretch has so many cells, each adds up what is its own: no addition waits for another."""
 
 
 @nb.njit(nogil=True, cache=True, inline="always")
@@ -59,10 +61,9 @@ def _exponent(bits: Word) -> Word:
 
 
 @nb.njit(nogil=True, cache=True)
-def add_floats(
+def _scatter_floats(
     bits: Array, valid: Array, cells: Array, limbs: Array, width: Word, base: Word
 ) -> None:
-    """Add finite floats, given by their bits, each to its cell."""
     every = valid.shape[0] == 0
     for i in range(bits.shape[0]):
         # Without a branch: a mask is no more predictable than the data.
@@ -73,15 +74,146 @@ def add_floats(
 
 
 @nb.njit(nogil=True, cache=True)
+def add_floats(
+    bits: Array,
+    values: Array,
+    valid: Array,
+    cells: Array,
+    limbs: Array,
+    width: Word,
+    base: Word,
+) -> None:
+    """Add finite floats, and their bits, each to its cell."""
+    mask = np.empty(_STRETCH, np.bool_)
+    for start in range(0, bits.shape[0], _STRETCH):
+        stop = min(start + _STRETCH, bits.shape[0])
+        shown = valid[:0] if valid.shape[0] == 0 else valid[start:stop]
+        some, where = bits[start:stop], cells[start:stop]
+        first, last = _ends(where)
+        if last - first >= _FEW:
+            _scatter_floats(some, shown, where, limbs, width, base)
+            continue
+        unit = _unit(some, shown, base)
+        for cell in range(first, last + 1):
+            chosen = mask[: stop - start]
+            _choose(where, cell, shown, chosen)
+            at = cell * width
+            if not _add_rounded(values[start:stop], chosen, unit, limbs, at, base):
+                _scatter_floats(some, chosen, where, limbs, width, base)
+
+
+@nb.njit(nogil=True, cache=True)
+def add_run(bits: Array, values: Array, valid: Array, limbs: Array, base: Word) -> None:
+    """Add finite floats, and their bits, to one cell, which these limbs are."""
+    zeros = np.zeros(_STRETCH, np.int32)
+    for start in range(0, bits.shape[0], _STRETCH):
+        stop = min(start + _STRETCH, bits.shape[0])
+        shown = valid[:0] if valid.shape[0] == 0 else valid[start:stop]
+        unit = _unit(bits[start:stop], shown, base)
+        if not _add_rounded(values[start:stop], shown, unit, limbs, 0, base):
+            _scatter_floats(bits[start:stop], shown, zeros, limbs, limbs.shape[0], base)
+
+
+@nb.njit(nogil=True, cache=True)
+def _ends(cells: Array) -> tuple[Word, Word]:
+    low, high = cells[0], cells[0]
+    for i in range(cells.shape[0]):
+        low = min(low, cells[i])
+        high = max(high, cells[i])
+    return np.int64(low), np.int64(high)
+
+
+@nb.njit(nogil=True, cache=True)
+def _choose(cells: Array, cell: Word, valid: Array, out: Array) -> None:
+    """Which of those that are to be added are for a cell."""
+    wanted = np.int32(cell)
+    if valid.shape[0] == 0:
+        for i in range(cells.shape[0]):
+            out[i] = cells[i] == wanted
+    else:
+        for i in range(cells.shape[0]):
+            out[i] = valid[i] & (cells[i] == wanted)
+
+
+@nb.njit(nogil=True, cache=True)
+def _unit(bits: Array, valid: Array, base: Word) -> Word:
+    """Every float is below ``2**(unit + 51)``; no unit is below the base or has no float."""
+    largest = float_extent(bits, valid)[1]
+    return max((largest >> 52) - 1022 - 51, base + 52, -1022)
+
+
+@nb.njit(nogil=True, cache=True)
+def _add_rounded(
+    values: Array, valid: Array, unit: Word, limbs: Array, at: Word, base: Word
+) -> bool:
+    """Add finite floats to the cell whose limbs start at ``at``, many at a time, if that works.
+
+    Rounded to a multiple of a large unit, numbers have few bits and can be added as integers, and
+    what rounding left over again to a multiple of a smaller one: adding a large constant does that
+    without a branch. If numbers leave something over even then, nothing is added.
+    """
+    if unit > 970:
+        return False
+    coarse, fine = math.ldexp(1.5, unit + 52), math.ldexp(1.5, unit)
+    high, low, left_over = _rounded_sums(values, valid, coarse, fine)
+    if left_over:
+        return False
+    place = unit - base
+    _put(limbs, at + (place >> 5), high, place & 31)
+    _put(limbs, at + ((place - 52) >> 5), low, (place - 52) & 31)
+    return True
+
+
+@nb.njit(nogil=True, cache=True)
+def _rounded_sums(
+    values: Array, valid: Array, coarse: float, fine: float
+) -> tuple[Word, Word, bool]:
+    """The sums of what two roundings take of each number, and whether they leave anything."""
+    every = valid.shape[0] == 0
+    coarse_bits, fine_bits = np.float64(coarse).view(np.int64), np.float64(fine).view(np.int64)
+    high, low, left = np.int64(0), np.int64(0), np.int64(0)
+    for i in range(values.shape[0]):
+        value = values[i] if every or valid[i] else 0.0
+        first = value + coarse
+        rest = value - (first - coarse)
+        second = rest + fine
+        left |= np.int64(rest != second - fine)
+        high += np.float64(first).view(np.int64) - coarse_bits
+        low += np.float64(second).view(np.int64) - fine_bits
+    return high, low, left != 0
+
+
+@nb.njit(nogil=True, cache=True)
+def _sum_of(numbers: Array, valid: Array) -> Word:
+    total = np.int64(0)
+    for i in range(numbers.shape[0]):
+        total += numbers[i] & -np.int64(valid[i])
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
 def add_narrow(
     numbers: Array, valid: Array, cells: Array, limbs: Array, width: Word, limb: Word
 ) -> None:
     """Add integers of at most 2^32, each to one limb of its cell."""
-    every = valid.shape[0] == 0
-    for i in range(numbers.shape[0]):
-        number = numbers[i]
-        number = number if every else number & -np.int64(valid[i])
-        limbs[np.uint64(np.int64(cells[i]) * width + limb)] += number
+    mask = np.empty(_STRETCH, np.bool_)
+    for start in range(0, numbers.shape[0], _STRETCH):
+        stop = min(start + _STRETCH, numbers.shape[0])
+        shown = valid[:0] if valid.shape[0] == 0 else valid[start:stop]
+        some, where = numbers[start:stop], cells[start:stop]
+        first, last = _ends(where)
+        if last - first < _FEW:
+            for cell in range(first, last + 1):
+                chosen = mask[: stop - start]
+                _choose(where, cell, shown, chosen)
+                limbs[cell * width + limb] += _sum_of(some, chosen)
+        elif valid.shape[0] == 0:
+            for i in range(stop - start):
+                limbs[np.uint64(np.int64(where[i]) * width + limb)] += some[i]
+        else:
+            for i in range(stop - start):
+                number = some[i] & -np.int64(shown[i])
+                limbs[np.uint64(np.int64(where[i]) * width + limb)] += number
 
 
 @nb.njit(nogil=True, cache=True)
@@ -114,55 +246,6 @@ def sum_halves(numbers: Array, valid: Array, top: Word) -> tuple[Word, Word]:
             low += number & DIGIT
             high += (number >> 32) & top
     return low, high
-
-
-@nb.njit(nogil=True, cache=True)
-def add_run(bits: Array, values: Array, valid: Array, limbs: Array, at: Word, base: Word) -> None:
-    """Add finite floats, and their bits, to the one cell whose limbs start at ``at``.
-
-    Rounded to a multiple of a large unit, numbers have few bits and can be added as integers, and
-    what rounding left over again to a multiple of a smaller one: adding a large constant does that
-    to many at a time. A stretch that leaves something over even then is added number by number.
-    """
-    nothing = valid[:0]
-    for start in range(0, bits.shape[0], _STRETCH):
-        stop = min(start + _STRETCH, bits.shape[0])
-        masked = nothing if valid.shape[0] == 0 else valid[start:stop]
-        largest = float_extent(bits[start:stop], masked)[1]
-        # Every number is below 2**(unit + 51). No unit is below the base or has no float.
-        unit = max((largest >> 52) - 1022 - 51, base + 52, -1022)
-        high, low, left_over = np.int64(0), np.int64(0), True
-        if unit <= 970:
-            coarse, fine = math.ldexp(1.5, unit + 52), math.ldexp(1.5, unit)
-            high, low, left_over = _rounded_sums(values[start:stop], masked, coarse, fine)
-        if left_over:
-            for i in range(start, stop):
-                if valid.shape[0] == 0 or valid[i]:
-                    place = max(_exponent(bits[i]) - base, 0)
-                    _put(limbs, at + (place >> 5), _mantissa(bits[i]), place & 31)
-        else:
-            place = unit - base
-            _put(limbs, at + (place >> 5), high, place & 31)
-            _put(limbs, at + ((place - 52) >> 5), low, (place - 52) & 31)
-
-
-@nb.njit(nogil=True, cache=True)
-def _rounded_sums(
-    values: Array, valid: Array, coarse: float, fine: float
-) -> tuple[Word, Word, bool]:
-    """The sums of what two roundings take of each number, and whether they leave anything."""
-    every = valid.shape[0] == 0
-    coarse_bits, fine_bits = np.float64(coarse).view(np.int64), np.float64(fine).view(np.int64)
-    high, low, left = np.int64(0), np.int64(0), np.int64(0)
-    for i in range(values.shape[0]):
-        value = values[i] if every or valid[i] else 0.0
-        first = value + coarse
-        rest = value - (first - coarse)
-        second = rest + fine
-        left |= np.int64(rest != second - fine)
-        high += np.float64(first).view(np.int64) - coarse_bits
-        low += np.float64(second).view(np.int64) - fine_bits
-    return high, low, left != 0
 
 
 @nb.njit(nogil=True, cache=True)
@@ -240,75 +323,3 @@ def _put_product(limbs: Array, at: Word, left: Word, right: Word, shift: Word) -
     limbs[at] += low & DIGIT
     limbs[at + 1] += (low >> 32) + (high & DIGIT)
     limbs[at + 2] += high >> 32
-
-
-@nb.njit(nogil=True, cache=True, inline="always")
-def _combine(
-    limbs: Array, at: Word, width: Word, other: Array, start: Word, other_width: Word, sign: Word
-) -> Word:
-    """Add ``sign`` times another sum, from the limb ``at`` on, and settle the carries.
-
-    ``width`` is how many limbs the sum has from there on; how large the last one became.
-    """
-    carry = np.int64(0)
-    for j in range(other_width - 1):
-        total = limbs[at + j] + sign * other[start + j] + carry
-        limbs[at + j] = total & DIGIT
-        carry = total >> 32
-    last = other_width - 1
-    total = limbs[at + last] + sign * other[start + last] + carry
-    for j in range(other_width, width):
-        limbs[at + j - 1] = total & DIGIT
-        total = limbs[at + j] + (total >> 32)
-    limbs[at + width - 1] = total
-    return abs(total)
-
-
-@nb.njit(nogil=True, cache=True)
-def merge_cells(
-    limbs: Array,
-    width: Word,
-    cells: Array,
-    other: tuple[Array, Word, Array],
-    above: Word,
-    sign: Word,
-) -> Word:
-    """Add ``sign`` times a cell of other sums to each of ``cells``; how large the last limbs are.
-
-    ``other`` is the other's limbs, width and cells; its first limb is our limb ``above``.
-    """
-    largest = np.int64(0)
-    values, other_width, from_ = other
-    for i in range(cells.shape[0]):
-        at, start = np.int64(cells[i]) * width + above, np.int64(from_[i]) * other_width
-        size = _combine(limbs, at, width - above, values, start, other_width, sign)
-        largest = max(largest, size)
-    return largest
-
-
-@nb.njit(nogil=True, cache=True)
-def merge_row(
-    limbs: Array, width: Word, other: Array, other_width: Word, above: Word, sign: Word
-) -> Word:
-    """As :func:`merge_cells`, for cells that follow one another."""
-    largest = np.int64(0)
-    for i in range(limbs.shape[0] // width):
-        at, start = i * width + above, i * other_width
-        size = _combine(limbs, at, width - above, other, start, other_width, sign)
-        largest = max(largest, size)
-    return largest
-
-
-@nb.njit(nogil=True, cache=True)
-def settle(limbs: Array, width: Word) -> Word:
-    """Settle the carries of all sums; how large the last limbs are."""
-    largest = np.int64(0)
-    for at in range(0, limbs.shape[0], width):
-        carry = np.int64(0)
-        for j in range(at, at + width - 1):
-            total = limbs[j] + carry
-            limbs[j] = total & DIGIT
-            carry = total >> 32
-        limbs[at + width - 1] += carry
-        largest = max(largest, abs(limbs[at + width - 1]))
-    return largest

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.streams.schema import is_text as is_text
+
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Texts: TypeAlias = Any
@@ -98,11 +100,6 @@ def _decimal_words(values: Numbers) -> Numbers:
         words[:, 0] = values
         words[:, 1] = values >> 63
     return words
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether values of this type are kept as an Arrow array."""
-    return pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 
 def physical_dtype(kind: pa.DataType) -> np.dtype[Any]:

@@ -23,9 +23,25 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows of all batches, one after another."""
     if batches[0].num_columns == 0:
         return without_columns(sum(batch.num_rows for batch in batches))
+    if any(batch.schema != batches[0].schema for batch in batches):
+        batches = [plain(batch) for batch in batches]
     arrow: Any = pa
     joined: pa.RecordBatch = arrow.concat_batches(list(batches))
     return joined
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with its dictionary-encoded columns decoded.
+
+    >>> coded = pa.record_batch({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
+    >>> plain(coded).column("x").type
+    DataType(string)
+    """
+    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
+        return batch
+    given: list[Any] = batch.columns
+    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in given]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def without_columns(rows: int) -> pa.RecordBatch:

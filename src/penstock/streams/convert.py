@@ -28,13 +28,15 @@ from penstock.streams.rows import (
     literal_of,
     python_to_array,
 )
-from penstock.streams.schema import Stream, type_name
+from penstock.streams.schema import Stream, is_text, type_name
 
 Converted = Tuples | Malformed
 
 
-def to_batches(stream: Stream, data: object) -> list[Converted]:
+def to_batches(stream: Stream, data: object, dictionaries: bool = False) -> list[Converted]:
     """The tuples of ``data`` in order, and a dead letter for each row that is none.
+
+    With ``dictionaries``, strings and binaries that come dictionary-encoded stay so.
 
     ``data`` is a pyarrow Table or RecordBatch, a pandas or Polars DataFrame, anything else with
     ``__arrow_c_stream__``, or a list of dicts (a missing key is NULL). Nothing is copied where the
@@ -50,7 +52,7 @@ def to_batches(stream: Stream, data: object) -> list[Converted]:
     check_types(stream, table.schema, "the data")
     events: list[Converted] = []
     for batch in table.to_batches():
-        events.extend(batch_to_events(stream, batch))
+        events.extend(batch_to_events(stream, batch, dictionaries))
     return events
 
 
@@ -147,18 +149,30 @@ def _convertible(source: Any, target: Any) -> bool:
     return False
 
 
-def batch_to_events(stream: Stream, batch: pa.RecordBatch) -> list[Converted]:
+def batch_to_events(
+    stream: Stream, batch: pa.RecordBatch, dictionaries: bool = False
+) -> list[Converted]:
     """The events of a batch whose columns stand in the stream's order, by :func:`check_types`."""
     arrays: list[pa.Array[Any]] = []
     bad: dict[int, str] = {}
     for array, field in zip(batch.columns, stream.schema, strict=True):
+        if dictionaries and _stays_encoded(array, field.type):
+            arrays.append(array)
+            continue
         converted, reasons = convert_array(array, field.type)
         arrays.append(converted)
         for row, reason in reasons.items():
             bad.setdefault(row, f"column {field.name}: {reason}")
-    result = pa.RecordBatch.from_arrays(arrays, schema=stream.schema)
+    result = pa.RecordBatch.from_arrays(arrays, names=stream.schema.names)
     texts = {row: format_rows(_plain(batch.slice(row, 1)))[0] for row in bad}
     return cut_out(stream, result, bad, texts)
+
+
+def _stays_encoded(array: Any, kind: pa.DataType) -> bool:
+    """Whether an array is a dictionary of the right words; one that has NULL among them is not."""
+    if not pa.types.is_dictionary(array.type) or not array.type.value_type.equals(kind):
+        return False
+    return is_text(kind) and not array.dictionary.null_count
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

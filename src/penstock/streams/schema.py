@@ -237,3 +237,8 @@ class Stream:
             if name.lower() == column.lower():
                 return index
         return None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of this type are strings or binaries, of any length."""
+    return pa.types.is_string(kind) or pa.types.is_binary(kind)

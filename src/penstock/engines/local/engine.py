@@ -274,7 +274,7 @@ class Engine:
             idle = self._unfinished is None and not self._closed
             if idle and self._singles.take(stream, data):
                 return
-        self.feed(to_batches(self._registry.stream(stream), data))
+        self.feed(to_batches(self._registry.stream(stream), data, dictionaries=True))
 
     def punctuate(self, stream: str, value: object, attribute: str | None = None) -> None:
         """Promise that no further tuple of the stream is before ``value``."""

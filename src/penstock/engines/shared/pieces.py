@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow as pa
 from penstock.errors import InputError
 from penstock.program.instructions import Instruction
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
-from penstock.streams.schema import Stream, describe
+from penstock.streams.schema import Stream, describe, is_text
 
 Event = Tuples | Merged | Malformed | Punctuation | End
 
@@ -75,6 +76,18 @@ def cut(event: Tuples | Merged, start: int, stop: int) -> Event:
     return Merged(event.streams, batches, which)
 
 
+def _fits(batch: pa.RecordBatch, stream: Stream) -> bool:
+    """Whether a batch has the stream's columns; strings and binaries may be dictionary-encoded."""
+    if batch.schema.names != stream.schema.names:
+        return False
+    for column, wanted in zip(batch.columns, stream.schema.types, strict=True):
+        kind: Any = column.type
+        encoded = pa.types.is_dictionary(kind) and is_text(wanted)
+        if not (kind.value_type if encoded else kind).equals(wanted):
+            return False
+    return True
+
+
 def check_event(stream: Stream, event: Event) -> None:
     """Refuse an event that does not fit its stream; ``push`` and ``punctuate`` make none such."""
     batches: tuple[pa.RecordBatch, ...] = ()
@@ -84,7 +97,7 @@ def check_event(stream: Stream, event: Event) -> None:
         places = enumerate(event.streams)
         batches = tuple(event.batches[i] for i, n in places if n.lower() == stream.name.lower())
     for batch in batches:
-        if not batch.schema.equals(stream.schema):
+        if not _fits(batch, stream):
             raise InputError(
                 f"a batch has the columns {describe(batch.schema)}, "
                 f"but stream {stream.name} has {describe(stream.schema)}",

@@ -128,6 +128,7 @@ class Pipeline:
             if name not in screened:
                 run = runs.get(name, None)
                 run = empty_run(scan.stream.schema) if run is None else run
+                run = run if self._takes_words(name) else run.plain
                 if self._share is not None and not self.program.joins:
                     run = _part(run, self._share)
                 times, floating = self._times(name)
@@ -136,6 +137,11 @@ class Pipeline:
             else:
                 inputs[scan.block] = replace(screened[name], letters=())
         return self._produce(max(self._layout), inputs)
+
+    def _takes_words(self, stream: str) -> bool:
+        """Whether whatever reads the stream makes use of dictionary-encoded columns."""
+        scans = {s.block for s in self.program.scans if s.stream.name.lower() == stream}
+        return scans <= {aggregate.input for aggregate in self.program.aggregates}
 
     def _times(self, stream: str) -> tuple[list[TimeAttribute], bool]:
         """The attributes that tell the time of a stream's tuples; whether clocks are floats."""

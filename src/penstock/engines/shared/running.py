@@ -13,6 +13,7 @@ from penstock.engines.shared.pipeline import Pipeline
 from penstock.errors import PenstockError
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import FlowChoice
+from penstock.streams.batches import plain
 from penstock.streams.literals import format_rows
 
 
@@ -108,5 +109,7 @@ def written(letter: Letter | Letters) -> list[Letter]:
     """One letter per tuple, with the tuple as text."""
     if isinstance(letter, Letter):
         return [letter]
-    rows = zip(letter.positions.tolist(), format_rows(letter.batch), letter.reasons, strict=True)
+    rows = zip(
+        letter.positions.tolist(), format_rows(plain(letter.batch)), letter.reasons, strict=True
+    )
     return [Letter(letter.kind, position, letter.stream, text, why) for position, text, why in rows]
