@@ -27,6 +27,8 @@ from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
+from penstock.blocks.wid import WindowModules, modules_of
+from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
@@ -34,11 +36,21 @@ from penstock.kernels.vector import Failures, Mask, Vector, vector_of
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import no_rows, take
+from penstock.streams.windows import Sliding
 
 MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
 FEWEST_GROUPS = 1024
 """So many groups are kept however few of them are left in any pane."""
+
+
+def windows_of(
+    instruction: AggregateRows, layout: Layout, grid: WindowGrid
+) -> PaneWindows | WindowModules:
+    """What keeps the windows of an aggregate, by its kernel."""
+    if instruction.kernel == "wid" and isinstance(instruction.window, Sliding):
+        return WindowModules(layout, grid, modules_of(instruction.window))
+    return PaneWindows(layout, grid)
 
 
 class AggregateBlock:
@@ -64,7 +76,7 @@ class AggregateBlock:
         self._layout = Layout(instruction.calls, instruction.counted, since)
         self._groups = Groups([key.type for key in instruction.keys])
         self.clock = clock_of(instruction, stream)
-        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid)
         self._configure(instruction)
 
     def _configure(self, instruction: AggregateRows) -> None:
@@ -78,6 +90,8 @@ class AggregateBlock:
         self._layout = self._layout.changed(instruction.calls, instruction.counted, self._programs)
         self.clock.program(instruction)
         self.windows.program(self._layout, self.clock.grid)
+        if isinstance(self.windows, WindowModules) and isinstance(instruction.window, Sliding):
+            self.windows.resize(modules_of(instruction.window))
         self._configure(instruction)
 
     @property
@@ -288,7 +302,7 @@ class AggregateBlock:
         instruction = self._instruction
         self._layout = Layout(instruction.calls, instruction.counted, values["since"])
         self.clock.load(values["clock"])
-        self.windows = PaneWindows(self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid)
         if self._instruction.keys:
             self._groups = Groups([key.type for key in self._instruction.keys])
             for batch in state.rows["groups"][1]:
@@ -320,6 +334,7 @@ class AggregateBlock:
         They are judged by what was promised before, all of them; nothing closes. Not for EMIT
         EMPTY, whose rows depend on the order in which tuples come.
         """
+        assert isinstance(self.windows, PaneWindows)
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())

@@ -36,6 +36,13 @@ def check_aggregate_change(name: str, before: AggregateRows, after: AggregateRow
             NEW_QUERY,
         )
     _check_borders(name, before.window, after.window)
+    one, other = before.window, after.window
+    if before.kernel == "wid" and one is not None and other is not None and one.size != other.size:
+        raise PenstockError(
+            f"query {name!r} runs on the kernel 'wid', whose modules have taken tuples in for the "
+            f"windows {_clause(before)}; a change cannot make them {_clause(after)}",
+            NEW_QUERY,
+        )
 
 
 def _groups(groups: tuple[Expression, ...]) -> str:

@@ -1,0 +1,273 @@
+"""Kernel ``wid``: window-aggregation modules and a union, as in Oge et al. 2013 §V-B.
+
+``N_WIN`` modules have one window each. A control module keeps where its window begins and ends
+(Algorithm 1) and makes two signals (Algorithm 2): *eis*, which lets a tuple into the aggregation
+module, and *eos*, at which that one gives its result to the union and begins anew, with the window
+that is ``N_WIN`` slides later. In a circuit all modules look at a tuple in the same cycle. Here
+tuples of a batch are folded in together, once for each of their windows, so a tuple costs as much
+as it has windows.
+
+Three things differ from the circuit, so that nothing is lost. It moves a module once per
+punctuation and hands out one result per cycle; here modules move on until their windows are open,
+and the union hands out all that was closed, oldest first. It ignores a tuple that is ahead of every
+module; here a module is added for each such window. And it has a module take up its next window
+only when the last one is closed; of a batch, tuples that come after a punctuation are folded in
+before the window that it closes is handed out, which is the same, since they are not in that
+window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.panes import PaneStore
+from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
+from penstock.blocks.window_grid import WindowGrid
+from penstock.kernels.panes import Panes
+from penstock.kernels.vector import Mask
+from penstock.program.aggregate_kernel import window_modules
+from penstock.streams.windows import Sliding
+
+LOWEST, HIGHEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+_PAIRS = 1 << 16
+"""Of small batches, so many pairs of a tuple and a module are folded in at a time."""
+_ITSELF = Panes(0, 1, 0)
+
+
+def modules_of(window: Sliding) -> int:
+    """``N_WIN`` of a window clause."""
+    return window_modules(window.size, window.slide, window.slack or 0)
+
+
+class ControlModules:
+    """The registers and signals of ``count`` control modules.
+
+    ``windows`` has the number of each module's window, which says where it begins and ends even if
+    that is beyond 64 bits; there are none before the first tuple, unless START AT says where to
+    begin. No window before ``opened`` is open.
+
+    >>> modules = ControlModules(3, WindowGrid.of(Sliding(size=20, slide=10, start=0)))
+    >>> modules.win_begin.tolist(), modules.win_end.tolist()
+    ([0, 10, 20], [20, 30, 40])
+    >>> [windows.tolist() for windows in modules.eis(np.array([5, 25]))]
+    [[0, 1], [0, 2]]
+    >>> modules.punctuate(3)
+    >>> modules.win_begin.tolist(), modules.win_end.tolist()
+    ([30, 40, 50], [50, 60, 70])
+    """
+
+    def __init__(self, count: int, grid: WindowGrid) -> None:
+        self.count = count
+        self.grid = grid
+        self.opened = LOWEST
+        self.windows: Indices = np.empty(0, np.int64)
+        if grid.first is not None:
+            self.start(grid.first)
+
+    def start(self, window: int) -> None:
+        """Algorithm 1, initialization: one window after another, from this one on."""
+        self.windows = np.arange(window, min(window, HIGHEST - self.count) + self.count)
+
+    @property
+    def win_begin(self) -> Indices:
+        """The first tick of each module's window."""
+        return self.windows * self.grid.slide + self.grid.begin(0)
+
+    @property
+    def win_end(self) -> Indices:
+        """The first tick after each module's window."""
+        return self.windows * self.grid.slide + self.grid.end(0)
+
+    def eis(self, ticks: Indices) -> tuple[Indices, Indices]:
+        """Algorithm 2, enable input stream: the first and the last window that takes each tuple.
+
+        Those between take it too; if the last is before the first, none does. A window that no
+        module has yet is among them: it gets one.
+        """
+        if not len(self.windows):
+            self.start(int(self.grid.first_of(ticks[:1])[0]))
+        return np.maximum(self.grid.first_of(ticks), self.opened), self.grid.last_of(ticks)
+
+    def eos(self, opened: int) -> Mask:
+        """Algorithm 2, end of stream: the modules whose windows are before the first open one."""
+        ended: Mask = self.windows < opened
+        return ended
+
+    def punctuate(self, opened: int) -> None:
+        """Algorithm 1, synchronous update, again and again until no module has a closed window."""
+        self.opened = opened
+        if opened > HIGHEST - 2 * self.count:
+            return  # no tuple will come
+        if not len(self.windows):
+            self.start(opened)
+        ended = self.eos(opened)
+        if ended.any():
+            turns = -((self.windows[ended] - opened) // self.count)
+            self.windows[ended] += turns * self.count
+
+    def resize(self, count: int) -> None:
+        """Be another number of modules; the oldest window is the same."""
+        self.count = count
+        if len(self.windows):
+            self.start(int(self.windows.min()))
+
+    def added(self, windows: Indices) -> int:
+        """How many of these windows, all different, no module has: a module is added for each."""
+        if not len(self.windows):
+            return len(windows)
+        first = int(self.windows.min())
+        return int(np.count_nonzero((windows < first) | (windows >= first + self.count)))
+
+
+class AggregationModules:
+    """The partial results of windows, one per call and group. A module has one window's.
+
+    ``numbers`` counts what was folded in: a tuple has a number for each of its windows, by which
+    FIRST and LAST order tuples of the same time. These have the same windows, so it is the order
+    of their arrival.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.results = PaneStore(layout, _ITSELF)
+        self.numbers = 0
+
+    def lift(
+        self,
+        enabled: tuple[Indices, Indices],
+        groups: Indices | None,
+        arrivals: Arrivals,
+    ) -> None:
+        """Fold each tuple into the windows, first and last, whose *eis* it asserts."""
+        first, last = enabled
+        counts = np.where(last < first, 0, last - first + 1)
+        windows = int(counts.max())
+        step = max(1, _PAIRS // len(counts))
+        for done in range(0, windows, step):
+            which = np.arange(done, min(done + step, windows))
+            if len(which) == 1 and int(counts.min()) > done:
+                self._fold(last - done, groups, replace(arrivals, start=self.numbers))
+                continue
+            back, rows = np.nonzero(counts > which[:, None])
+            mine = None if groups is None else groups[rows]
+            some = arrivals.only(rows, self.numbers)
+            self._fold(last[rows] - which[back], mine, some)
+
+    def _fold(self, windows: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        self.numbers += arrivals.length
+        self.results.lift(windows, groups, arrivals)
+
+
+class Union:
+    """Merges the results of modules into one stream, oldest window first."""
+
+    def __init__(self, modules: AggregationModules) -> None:
+        self._modules = modules
+
+    def merge(self, windows: Indices) -> Bundle:
+        """A row of cells for each of these windows, which rise and leave out none with a tuple."""
+        store = self._modules.results
+        known, rows = store.gather(int(windows[0]), int(windows[-1]) + 1)
+        if len(known) == len(windows):
+            return rows
+        made = store.partials.all.like(len(windows) * store.width)
+        if len(known):
+            made.put(cells_of_rows(np.searchsorted(windows, known), store.width), rows)
+        return made
+
+
+class WindowModules:
+    """The windows of an aggregate, as modules. ``width`` is how many groups there is room for."""
+
+    def __init__(self, layout: Layout, grid: WindowGrid, count: int) -> None:
+        self.control = ControlModules(count, grid)
+        self._aggregation = AggregationModules(layout)
+        self._union = Union(self._aggregation)
+        self._store = self._aggregation.results
+
+    def program(self, layout: Layout, grid: WindowGrid) -> None:
+        """Take other calls; the windows stay."""
+        assert grid.size == self.control.grid.size
+        if layout.keys != self._store.partials.layout.keys:
+            self._store.touch(self._store.numbers)
+        self._store.partials.program(layout)
+
+    def resize(self, count: int) -> None:
+        """Be another number of modules, for another slack."""
+        self.control.resize(count)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    @property
+    def width(self) -> int:
+        return self._store.width
+
+    @property
+    def nbytes(self) -> int:
+        return self._store.nbytes
+
+    def measures(self, opened: int) -> dict[str, int]:
+        """How many modules there are, and how many windows that have a tuple and are open."""
+        windows = self.filled(opened, HIGHEST)
+        return {
+            "modules": self.control.count + self.control.added(windows),
+            "windows_open": len(windows),
+        }
+
+    def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        """Fold arrivals, one at least, into the modules that take them."""
+        self._aggregation.lift(self.control.eis(ticks), groups, arrivals)
+
+    def lift_late(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        """The same for arrivals that missed windows: modules that have moved on ignore them."""
+        self.lift(ticks, groups, arrivals)
+
+    def filled(self, first: int, stop: int) -> Indices:
+        """The windows from ``first`` to before ``stop`` that have a tuple."""
+        start, end = np.searchsorted(self._store.numbers, (first, stop))
+        return self._store.numbers[start:end]
+
+    def close(self, windows: Indices) -> Partials:
+        """A row of cells for each of these windows, which rise and come after all before."""
+        return self._store.partials.of(self._union.merge(windows))
+
+    def empty(self, windows: Indices) -> Partials:
+        """A row of cells with nothing in them for each window."""
+        partials = self._store.partials
+        return partials.of(partials.all.like(len(windows) * self.width))
+
+    def forget(self, before: int) -> None:
+        """The windows before this one are out: their modules begin anew."""
+        self._store.drop(before)
+        self.control.punctuate(before)
+
+    def widen(self, width: int) -> None:
+        """Have room for that many groups."""
+        self._store.widen(width)
+
+    def live_groups(self) -> Indices:
+        """The groups that have a tuple in some window."""
+        return self._store.live_groups()
+
+    def renumber(self, kept: Indices) -> None:
+        """Let group ``kept[i]`` be number ``i`` from here on; nothing is of any other."""
+        self._store.renumber(kept, max(1, len(kept)))
+
+    @property
+    def version(self) -> int:
+        return self._store.version
+
+    def save(self) -> dict[str, Array]:
+        """The registers, and the windows as :meth:`PaneStore.save` has panes."""
+        control = self.control
+        known = np.array([control.opened, self._aggregation.numbers])
+        return {"modules": known, "modules.windows": control.windows, **self._store.save()}
+
+    def load(self, columns: dict[str, Array], version: int) -> None:
+        """Be the modules that were saved; there is room for their groups."""
+        self.control.opened, self._aggregation.numbers = columns["modules"].tolist()
+        self.control.windows = np.array(columns["modules.windows"], np.int64)
+        self._store.load(columns, version)
