@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -14,16 +15,18 @@ from penstock.oracle.oracle import Oracle
 from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
 from penstock.streams.literals import physical_list
+from tests.engines.test_state import saved_and_restored
 from tests.random_aggregates import TIMES, aggregate_scripts, with_times
 from tests.random_scripts import Step, Times
 from tests.test_random_scripts import batch_of
 
 INT64 = TIMES["int64"]
 Found = dict[str, Any]
+SLIDING = re.compile(r"\[RANGE (\d+) SLIDE")
 
 
-def as_events(steps: list[Step], times: Times) -> list[Any]:
-    """The script as an engine takes it; None ends all streams."""
+def as_events(steps: list[Step], times: Times, kernel: str | None = None) -> list[Any]:
+    """The script as an engine takes it; None ends all streams. Sliding windows get the kernel."""
     events: list[Any] = [CreateStream(stream) for stream in times.streams]
     for step in steps:
         if step.verb == "tuple":
@@ -39,10 +42,28 @@ def as_events(steps: list[Step], times: Times) -> list[Any]:
             events.append(End(step.subject) if step.subject else None)
         elif step.verb == "drop":
             events.append(Drop(step.subject))
+        elif step.verb == "install":
+            asked = kernel if SLIDING.search(step.value) else None
+            events.append(Install(step.subject, with_times(step.value, times), None, asked))
         else:
-            kind = {"install": Install, "change": Change, "derive": Derive}[step.verb]
+            kind = {"change": Change, "derive": Derive}[step.verb]
             events.append(kind(step.subject, with_times(step.value, times)))
     return events
+
+
+def of_one_size(steps: list[Step]) -> list[Step]:
+    """The script without the changes of a RANGE that slides: modules do not take them."""
+    sizes: dict[str, str] = {}
+    kept = []
+    for step in steps:
+        if step.verb in ("install", "change", "drop"):
+            found = SLIDING.search(step.value or "")
+            size = found[1] if found else ""
+            if step.verb == "change" and sizes.get(step.subject, size) != size:
+                continue
+            sizes[step.subject] = size
+        kept.append(step)
+    return kept
 
 
 def on_oracle(steps: list[Step], times: Times = INT64) -> Found:
@@ -174,3 +195,24 @@ def test_aggregates_are_the_oracles_whatever_the_type_of_time(
     steps: list[Step], sizes: list[int], batch_rows: int, times: str
 ) -> None:
     compare(steps, sizes, TIMES[times], batch_rows=batch_rows, compile_predicates=False)
+
+
+@given(
+    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SIZES,
+    BATCHES,
+    st.sampled_from(sorted(TIMES)),
+    st.integers(0, 40),
+)
+def test_aggregates_of_modules_are_the_oracles_even_if_restored(
+    steps: list[Step], sizes: list[int], batch_rows: int, times: str, saved: int
+) -> None:
+    steps = of_one_size(steps)
+    wanted = on_oracle(steps, TIMES[times])
+    events = as_events(steps, TIMES[times], "wid")
+    run = Run(Engine(batch_rows=batch_rows, compile_predicates=False))
+    run.feed(events[:saved], sizes)
+    if saved < len(events):
+        run.engine = saved_and_restored(run.engine)
+        run.feed(events[saved:], sizes)
+    check(steps, wanted, run.found)
