@@ -32,7 +32,12 @@ QUERIES = (
     "CREATE STREAM big AS SELECT id, ts, x FROM R WHERE x > 300;"
     "SELECT b.id AS r, s.id AS s FROM big [RANGE 100 WATTR ts SLACK 10] AS b "
     "FULL JOIN S [RANGE 100 WATTR ts SLACK 10] AS s ON b.x = s.x",
+    "CREATE STREAM sums AS SELECT x, COUNT(*) AS n, SUM(id) AS total, window_end AS ts "
+    "FROM R [RANGE 60 SLIDE 20 WATTR ts SLACK 10] GROUP BY x HAVING COUNT(*) > 1;"
+    "SELECT a.ts AS r, a.n, a.total, s.id AS s FROM sums [RANGE 90 WATTR ts] AS a "
+    "FULL JOIN S [RANGE 100 WATTR ts SLACK 10] AS s ON a.x = s.x",
 )
+AGGREGATES = QUERIES[-1]
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Campaign:
     seed: int
     rows: int = 60_000
     rows_per_trigger: int = 2_500
+    query: str = ""
     died: Counter[str] = field(default_factory=Counter)
     starts: int = 0
 
@@ -59,7 +65,7 @@ class Campaign:
         rng = np.random.default_rng(self.seed)
         chance = random.Random(self.seed)
         self._cores = chance.choice((1, 2))
-        self.query = chance.choice(QUERIES)
+        self.query = self.query or chance.choice(QUERIES)
         (self.folder / "q.sql").write_text(self.query)
         (self.folder / "tmp").mkdir()
         for name in ("R", "S"):

@@ -14,34 +14,45 @@ end of the stream, with the windows of Oge et al. 2013.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged, TimeClock, clock_of
+from penstock.blocks.aggregate_clock import Closings, CountClock, EndClock, Judged, WindowClock
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.emission import Emissions, Span
-from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
+from penstock.blocks.time_clock import TimeClock
 from penstock.blocks.wid import WindowModules, modules_of
 from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
+from penstock.kernels.survey import LOWEST
 from penstock.kernels.vector import Failures, Mask, Vector, vector_of
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import no_rows, take
-from penstock.streams.windows import Sliding
+from penstock.streams.windows import Sliding, SlidingRows
 
 MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
 FEWEST_GROUPS = 1024
 """So many groups are kept however few of them are left in any pane."""
+
+
+def clock_of(instruction: AggregateRows, stream: str) -> WindowClock:
+    """The clock of an aggregate, by its window."""
+    if isinstance(instruction.window, Sliding):
+        return TimeClock(instruction, stream)
+    if isinstance(instruction.window, SlidingRows):
+        return CountClock(instruction)
+    return EndClock(instruction)
 
 
 def windows_of(
@@ -309,8 +320,16 @@ class AggregateBlock:
                 self._groups.load(batch)
             self._make_room()
         self.windows.load(state.columns, values["version"])
+        if self.clock.open > LOWEST:
+            self.windows.forget(self.clock.open)
 
     # -- tuples that are folded elsewhere ---------------------------------------------------
+
+    @property
+    def panes(self) -> PaneWindows:
+        """The windows, which must be of panes: cells of others are not to be had apart."""
+        assert isinstance(self.windows, PaneWindows)
+        return self.windows
 
     def fold(self, run: Run) -> Indices:
         """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
@@ -324,9 +343,7 @@ class AggregateBlock:
 
     def group_keys(self) -> pa.RecordBatch | None:
         """The keys of all groups, by number; None without GROUP BY."""
-        if not self._instruction.keys:
-            return None
-        return self._groups.state()
+        return self._groups.state() if self._instruction.keys else None
 
     def merge(self, part: PartialBatch) -> int:
         """Add tuples that were folded elsewhere; returns how many of them missed a window.
@@ -334,19 +351,37 @@ class AggregateBlock:
         They are judged by what was promised before, all of them; nothing closes. Not for EMIT
         EMPTY, whose rows depend on the order in which tuples come.
         """
-        assert isinstance(self.windows, PaneWindows)
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())
-        groups = part.groups
-        if part.keys is not None and part.keys.num_rows:
-            numbers = self._groups.numbers(
-                [vector_of(column) for column in part.keys.columns], part.keys.num_rows
-            )
-            self._make_room()
-            groups = numbers[groups]
-        self.windows.merge(part, groups, opened)
+        groups = self._numbered(part)
+        self._make_room()
+        self.panes.merge(part, groups, opened)
         return late
+
+    def _numbered(self, part: PartialBatch) -> Indices:
+        """The number of the group of each cell."""
+        if part.keys is None or not part.keys.num_rows:
+            return part.groups
+        columns = [vector_of(column) for column in part.keys.columns]
+        numbers = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
+        groups: Indices = numbers[part.groups]
+        return groups
+
+    def updated(self, parts: Sequence[PartialBatch], position: int) -> Iterator[Run]:
+        """The rows, as they stand, that parts which were merged have changed in open windows."""
+        width, changes = self.windows.width, Changes(self.clock.grid, self.clock.open)
+        for part in parts:
+            changes.add(part.panes, self._numbered(part))
+        windows = changes.windows()
+        most = max(1, MOST_CELLS // width)
+        for start in range(0, len(windows), most):
+            some = windows[start : start + most]
+            partials = self.panes.peek(some)
+            # What has no tuple has no row: so it is with groups that have not changed.
+            partials.rows.counts[~changes.among(some, width)] = 0
+            positions = np.full(len(some), position)
+            yield from self._output.rows(some, positions, partials, width, self._groups)
 
     def advance(self, highest: int, position: int) -> Iterator[Run]:
         """Let windows close as after a tuple with that tick."""

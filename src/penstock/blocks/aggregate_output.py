@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import HIGHEST, TimeClock, WindowClock
+from penstock.blocks.aggregate_clock import WindowClock
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.attribute import BorderDoesNotFit
 from penstock.blocks.emission import Emissions
 from penstock.blocks.partials import CallDoesNotFit, Partials
 from penstock.blocks.run import Promise, Run
+from penstock.blocks.time_clock import TimeClock
 from penstock.errors import ResultDoesNotFit
 from penstock.kernels.groups import Groups
+from penstock.kernels.survey import HIGHEST
 from penstock.program.blocks import AggregateRows
 from penstock.sql.plan import Call
 from penstock.streams.schema import type_name

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.blocks.aggregate_clock import LOWEST, Closings, Judged
+from penstock.blocks.aggregate_clock import Closings, Judged
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.window_grid import WindowGrid
+from penstock.kernels.survey import LOWEST
 from penstock.kernels.vector import Mask
 
 

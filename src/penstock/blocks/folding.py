@@ -14,7 +14,6 @@ from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Bundle
 from penstock.blocks.run import Run
 from penstock.blocks.screen import screen
-from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.spread import cores_of
 from penstock.kernels.vector import vector_of
 from penstock.program.blocks import AggregateRows
@@ -35,9 +34,6 @@ class Folding:
 
     def _begin(self) -> None:
         self._block = AggregateBlock(self._instruction, self._stream)
-        windows = self._block.windows
-        assert isinstance(windows, PaneWindows), "parts of a stream are folded into panes"
-        self._windows = windows
         self._tuples = self._dead = 0
         self._highest: int | None = None
         self._seen: dict[int, int] = {}
@@ -69,14 +65,14 @@ class Folding:
     @property
     def is_full(self) -> bool:
         """Whether there are so many cells that they had better be handed on."""
-        return self._windows.cell_count > MOST_CELLS
+        return self._block.panes.cell_count > MOST_CELLS
 
     def parts(self, cores: int) -> list[PartialBatch]:
         """What the tuples so far add, a part for each core; the next ones begin anew.
 
         A core has all cells of its groups. All are told the highest tick, one of them the rest.
         """
-        panes, groups, cells = self._windows.cells()
+        panes, groups, cells = self._block.panes.cells()
         made = []
         keys = self._block.group_keys()
         owner = np.zeros(len(groups), np.int64)
@@ -98,7 +94,7 @@ class Folding:
             chosen, groups = np.unique(groups, return_inverse=True)
             indices: Any = pa.array(chosen)
             keys = keys.take(indices)
-        columns = self._windows.saved(cells)
+        columns = self._block.panes.saved(cells)
         return PartialBatch(
             highest=self._highest, panes=panes, groups=groups, keys=keys, cells=columns
         )

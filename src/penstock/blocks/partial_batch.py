@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.window_grid import WindowGrid
 
 PARTIAL_CALLS = frozenset(
     ("count", "sum", "avg", "min", "max", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -52,3 +54,35 @@ class PartialBatch:
     groups: Indices = field(default_factory=lambda: _NOTHING)
     keys: pa.RecordBatch | None = None
     cells: dict[str, Array] = field(default_factory=dict)
+
+
+class Changes:
+    """Which groups have changed in which windows from ``opened`` on."""
+
+    def __init__(self, grid: WindowGrid, opened: int) -> None:
+        self._grid = grid
+        self._opened = opened
+        self._first, self._last, self._groups = _NOTHING, _NOTHING, _NOTHING
+
+    def add(self, panes: Indices, groups: Indices) -> None:
+        """Cells have changed."""
+        first, last = self._grid.windows_of_panes(panes)
+        first = np.maximum(first, self._opened)
+        chosen = np.flatnonzero(first <= last)
+        self._first = np.concatenate((self._first, first[chosen]))
+        self._last = np.concatenate((self._last, last[chosen]))
+        self._groups = np.concatenate((self._groups, groups[chosen]))
+
+    def windows(self) -> Indices:
+        """The windows in which anything has changed, rising."""
+        spans = np.unique(np.stack((self._first, self._last)), axis=1).T.tolist()
+        return np.unique(np.concatenate([_NOTHING, *(np.arange(a, b + 1) for a, b in spans)]))
+
+    def among(self, windows: Indices, width: int) -> npt.NDArray[np.bool_]:
+        """Of rows of ``width`` groups, one for each of these windows, those that have changed."""
+        counts = np.zeros((len(windows) + 1, width), np.int32)
+        np.add.at(counts, (np.searchsorted(windows, self._first), self._groups), 1)
+        after = np.searchsorted(windows, self._last, side="right")
+        np.subtract.at(counts, (after, self._groups), 1)
+        changed: npt.NDArray[np.bool_] = np.cumsum(counts[:-1], axis=0).reshape(-1) > 0
+        return changed

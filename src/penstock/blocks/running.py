@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.numbered_rows import NumberedRows
 from penstock.blocks.panes import PaneStore
 from penstock.blocks.partials import (
     Arrivals,
@@ -42,7 +43,7 @@ class RunningWindows:
 
     def windows(self, begins: Indices, ends: Indices) -> Partials:
         """A row of cells for each window, given by its first pane and the first one after it."""
-        store = self._store
+        store = self._store.rows
         places = store.partials.invertible
         rest = [i for i in range(len(store.partials.all.members)) if i not in places]
         members = dict(zip(places, self._added(begins, ends, places).members, strict=True))
@@ -53,14 +54,15 @@ class RunningWindows:
     def _added(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
         first = int(begins[0])
         if self._sums is None or first >= self._sums.end:
-            nothing = self._store.partials.all.only(places).like(self._store.width)
+            store = self._store.rows
+            nothing = store.partials.all.only(places).like(store.width)
             self._sums = _Sums(nothing, places, first, first)
-        return self._sums.windows(self._store, begins, ends)
+        return self._sums.windows(self._store.rows, begins, ends)
 
     def _stacked(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
         if self._stacks is None:
             self._stacks = _Stacks(places)
-        return self._stacks.windows(self._store, begins, ends)
+        return self._stacks.windows(self._store.rows, begins, ends)
 
     def pass_over(self, first: int) -> None:
         """The panes before this one are about to go."""
@@ -69,10 +71,10 @@ class RunningWindows:
             if first >= sums.end:
                 self._sums = None
                 return
-            leaving, taken = self._store.gather(sums.begin, first)
+            leaving, taken = self._store.rows.gather(sums.begin, first)
             if len(leaving):
                 rows = taken.only(sums.places)
-                sums.value.invert(total(rows, len(leaving), self._store.width))
+                sums.value.invert(total(rows, len(leaving), self._store.rows.width))
             sums.begin = first
 
     def changed(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
@@ -83,7 +85,7 @@ class RunningWindows:
             if len(inside):
                 cells: Indices | int = 0 if groups is None else groups[inside]
                 those = arrivals.only(inside, arrivals.start)
-                self._store.partials.lift_into(sums.value, sums.places, cells, those)
+                self._store.rows.partials.lift_into(sums.value, sums.places, cells, those)
         if self._stacks is not None and (panes < self._stacks.end).any():
             self._stacks = None
 
@@ -97,7 +99,7 @@ class _Sums:
     begin: int
     end: int
 
-    def windows(self, store: PaneStore, begins: Indices, ends: Indices) -> Bundle:
+    def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         width = store.width
         entering, added = store.gather(self.end, int(ends[-1]))
         leaving, taken = store.gather(self.begin, int(begins[-1]))
@@ -134,7 +136,7 @@ class _Stacks:
         self._newer: Bundle | None = None
         self.end = 0
 
-    def windows(self, store: PaneStore, begins: Indices, ends: Indices) -> Bundle:
+    def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         width = store.width
         made = store.partials.all.only(self._places).like(len(begins) * width)
         done = 0
@@ -149,7 +151,7 @@ class _Stacks:
             done = stop
         return made
 
-    def _turn(self, store: PaneStore, begin: int, end: int) -> None:
+    def _turn(self, store: NumberedRows, begin: int, end: int) -> None:
         """Make the older stack of the panes of a window; nothing is newer."""
         self._numbers, rows = store.gather(begin, end)
         rows = rows.only(self._places)
@@ -160,7 +162,7 @@ class _Stacks:
         self._older, self._newer = nothing, rows.like(store.width)
         self._border = self.end = end
 
-    def _some(self, store: PaneStore, begins: Indices, ends: Indices) -> Bundle:
+    def _some(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         """The windows that begin before the border."""
         width = store.width
         assert self._older is not None and self._newer is not None

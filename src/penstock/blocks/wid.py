@@ -27,11 +27,11 @@ from penstock.blocks.panes import PaneStore
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
 from penstock.blocks.window_grid import WindowGrid
 from penstock.kernels.panes import Panes
+from penstock.kernels.survey import HIGHEST, LOWEST
 from penstock.kernels.vector import Mask
 from penstock.program.aggregate_kernel import window_modules
 from penstock.streams.windows import Sliding
 
-LOWEST, HIGHEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 _PAIRS = 1 << 16
 """Of small batches, so many pairs of a tuple and a module are folded in at a time."""
 _ITSELF = Panes(0, 1, 0)
@@ -131,7 +131,7 @@ class AggregationModules:
     """
 
     def __init__(self, layout: Layout) -> None:
-        self.results = PaneStore(layout, _ITSELF)
+        self.store = PaneStore(layout, _ITSELF)
         self.numbers = 0
 
     def lift(
@@ -157,7 +157,7 @@ class AggregationModules:
 
     def _fold(self, windows: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         self.numbers += arrivals.length
-        self.results.lift(windows, groups, arrivals)
+        self.store.lift(windows, groups, arrivals)
 
 
 class Union:
@@ -168,7 +168,7 @@ class Union:
 
     def merge(self, windows: Indices) -> Bundle:
         """A row of cells for each of these windows, which rise and leave out none with a tuple."""
-        store = self._modules.results
+        store = self._modules.store.rows
         known, rows = store.gather(int(windows[0]), int(windows[-1]) + 1)
         if len(known) == len(windows):
             return rows
@@ -185,29 +185,29 @@ class WindowModules:
         self.control = ControlModules(count, grid)
         self._aggregation = AggregationModules(layout)
         self._union = Union(self._aggregation)
-        self._store = self._aggregation.results
+        self._rows = self._aggregation.store.rows
 
     def program(self, layout: Layout, grid: WindowGrid) -> None:
         """Take other calls; the windows stay."""
         assert grid.size == self.control.grid.size
-        if layout.keys != self._store.partials.layout.keys:
-            self._store.touch(self._store.numbers)
-        self._store.partials.program(layout)
+        if layout.keys != self._rows.partials.layout.keys:
+            self._rows.touch(self._rows.numbers)
+        self._rows.partials.program(layout)
 
     def resize(self, count: int) -> None:
         """Be another number of modules, for another slack."""
         self.control.resize(count)
 
     def __len__(self) -> int:
-        return len(self._store)
+        return len(self._rows)
 
     @property
     def width(self) -> int:
-        return self._store.width
+        return self._rows.width
 
     @property
     def nbytes(self) -> int:
-        return self._store.nbytes
+        return self._rows.nbytes
 
     def measures(self, opened: int) -> dict[str, int]:
         """How many modules there are, and how many windows that have a tuple and are open."""
@@ -227,47 +227,49 @@ class WindowModules:
 
     def filled(self, first: int, stop: int) -> Indices:
         """The windows from ``first`` to before ``stop`` that have a tuple."""
-        start, end = np.searchsorted(self._store.numbers, (first, stop))
-        return self._store.numbers[start:end]
+        start, end = np.searchsorted(self._rows.numbers, (first, stop))
+        return self._rows.numbers[start:end]
 
     def close(self, windows: Indices) -> Partials:
         """A row of cells for each of these windows, which rise and come after all before."""
-        return self._store.partials.of(self._union.merge(windows))
+        return self._rows.partials.of(self._union.merge(windows))
 
     def empty(self, windows: Indices) -> Partials:
         """A row of cells with nothing in them for each window."""
-        partials = self._store.partials
+        partials = self._rows.partials
         return partials.of(partials.all.like(len(windows) * self.width))
 
     def forget(self, before: int) -> None:
         """The windows before this one are out: their modules begin anew."""
-        self._store.drop(before)
+        self._rows.drop(before)
         self.control.punctuate(before)
 
     def widen(self, width: int) -> None:
         """Have room for that many groups."""
-        self._store.widen(width)
+        self._rows.widen(width)
 
     def live_groups(self) -> Indices:
         """The groups that have a tuple in some window."""
-        return self._store.live_groups()
+        return self._rows.live_groups()
 
     def renumber(self, kept: Indices) -> None:
         """Let group ``kept[i]`` be number ``i`` from here on; nothing is of any other."""
-        self._store.renumber(kept, max(1, len(kept)))
+        self._rows.renumber(kept, max(1, len(kept)))
 
     @property
     def version(self) -> int:
-        return self._store.version
+        return self._rows.version
 
     def save(self) -> dict[str, Array]:
-        """The registers, and the windows as :meth:`PaneStore.save` has panes."""
-        control = self.control
-        known = np.array([control.opened, self._aggregation.numbers])
-        return {"modules": known, "modules.windows": control.windows, **self._store.save()}
+        """The registers, and the windows that have a tuple; see :meth:`NumberedRows.save`."""
+        numbers = np.array([self._aggregation.numbers])
+        return {"numbers": numbers, "windows": self.control.windows, **self._rows.save()}
 
     def load(self, columns: dict[str, Array], version: int) -> None:
-        """Be the modules that were saved; there is room for their groups."""
-        self.control.opened, self._aggregation.numbers = columns["modules"].tolist()
-        self.control.windows = np.array(columns["modules.windows"], np.int64)
-        self._store.load(columns, version)
+        """Be the modules that were saved; there is room for their groups.
+
+        Which windows are closed is told by :meth:`forget`.
+        """
+        [self._aggregation.numbers] = columns["numbers"].tolist()
+        self.control.windows = np.array(columns["windows"], np.int64)
+        self._rows.load(columns, version)

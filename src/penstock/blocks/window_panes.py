@@ -15,6 +15,9 @@ from penstock.blocks.window_grid import WindowGrid
 class PaneWindows:
     """The windows of an aggregate, as panes. ``width`` is how many groups there is room for."""
 
+    in_order = False
+    """Whether tuples must come, and windows close, in the order in which they do."""
+
     def __init__(self, layout: Layout, grid: WindowGrid) -> None:
         self._grid = grid
         self._store = PaneStore(layout, grid.panes_of_ticks)
@@ -24,29 +27,29 @@ class PaneWindows:
         """Take other calls or another size; panes are kept."""
         self._grid = grid
         if grid.size < grid.slide:
-            first, last = grid.windows_of_panes(self._store.numbers)
-            self._store.remove(self._store.numbers[first > last])
+            first, last = grid.windows_of_panes(self._store.rows.numbers)
+            self._store.rows.remove(self._store.rows.numbers[first > last])
         self._store.panes = grid.panes_of_ticks
-        if layout.keys != self._store.partials.layout.keys:
-            self._store.touch(self._store.numbers)
-        self._store.partials.program(layout)
+        if layout.keys != self._store.rows.partials.layout.keys:
+            self._store.rows.touch(self._store.rows.numbers)
+        self._store.rows.partials.program(layout)
         self._running.reset()
 
     def __len__(self) -> int:
-        return len(self._store)
+        return len(self._store.rows)
 
     @property
     def width(self) -> int:
-        return self._store.width
+        return self._store.rows.width
 
     @property
     def nbytes(self) -> int:
-        return self._store.nbytes
+        return self._store.rows.nbytes
 
     def measures(self, opened: int) -> dict[str, int]:
         """How many panes there are, and how many windows that have a tuple and are open."""
         return {
-            "panes": len(self._store),
+            "panes": len(self._store.rows),
             "windows_open": len(self.filled(opened, int(np.iinfo(np.int64).max))),
         }
 
@@ -61,7 +64,7 @@ class PaneWindows:
 
     def filled(self, first: int, stop: int) -> Indices:
         """The windows from ``first`` to before ``stop`` that have a tuple."""
-        panes = self._store.numbers
+        panes = self._store.rows.numbers
         if not len(panes):
             return panes
         low, high = self._grid.windows_of_panes(panes)
@@ -80,70 +83,76 @@ class PaneWindows:
 
     def empty(self, windows: Indices) -> Partials:
         """A row of cells with nothing in them for each window."""
-        store = self._store
+        store = self._store.rows
         return store.partials.of(store.partials.all.like(len(windows) * store.width))
 
     def forget(self, before: int) -> None:
         """No window before this one will be asked for any more."""
         if before > self._last():
             self._running.reset()
-            self._store.drop(int(np.iinfo(np.int64).max))
+            self._store.rows.drop(int(np.iinfo(np.int64).max))
         else:
             first = self._grid.border(self._grid.begin(before))
             self._running.pass_over(first)
-            self._store.drop(first)
+            self._store.rows.drop(first)
 
     def _last(self) -> int:
         """The last window that has a tuple."""
-        panes = self._store.numbers[-1:]
+        panes = self._store.rows.numbers[-1:]
         return int(self._grid.windows_of_panes(panes)[1][0]) if len(panes) else -1 << 63
 
     def widen(self, width: int) -> None:
         """Have room for that many groups."""
-        self._store.widen(width)
+        self._store.rows.widen(width)
         self._running.reset()
 
     def live_groups(self) -> Indices:
         """The groups that have a tuple in some pane."""
-        return self._store.live_groups()
+        return self._store.rows.live_groups()
 
     def renumber(self, kept: Indices) -> None:
         """Let group ``kept[i]`` be number ``i`` from here on; nothing is of any other."""
-        self._store.renumber(kept, max(1, len(kept)))
+        self._store.rows.renumber(kept, max(1, len(kept)))
         self._running.reset()
 
     @property
     def version(self) -> int:
-        return self._store.version
+        return self._store.rows.version
 
     def save(self) -> dict[str, Array]:
-        """The panes; see :meth:`PaneStore.save`."""
-        return self._store.save()
+        """The panes; see :meth:`NumberedRows.save`."""
+        return self._store.rows.save()
 
     def load(self, columns: dict[str, Array], version: int) -> None:
         """Be the panes that were saved; there is room for their groups."""
-        self._store.load(columns, version)
+        self._store.rows.load(columns, version)
 
     # -- cells of other panes ---------------------------------------------------------------
 
     @property
     def cell_count(self) -> int:
         """How many cells there is room for."""
-        return len(self._store.partials)
+        return len(self._store.rows.partials)
 
     def cells(self) -> tuple[Indices, Indices, Bundle]:
         """Every cell that has a tuple: its pane, its group, and the cells themselves."""
-        return self._store.cells()
+        return self._store.rows.cells()
 
     def saved(self, cells: Bundle) -> dict[str, Array]:
         """Such cells as columns."""
-        return self._store.partials.of(cells).save()
+        return self._store.rows.partials.of(cells).save()
+
+    def peek(self, windows: Indices) -> Partials:
+        """A row of cells for each of these windows, which rise, as they stand."""
+        begins = self._grid.pane_of(windows * self._grid.slide + self._grid.begin(0))
+        ends = self._grid.pane_of(windows * self._grid.slide + self._grid.end(0))
+        return RunningWindows(self._store).windows(begins, ends)
 
     def merge(self, part: PartialBatch, groups: Indices, opened: int) -> None:
         """Add the cells of panes that belong to a window from ``opened`` on."""
         first, last = self._grid.windows_of_panes(part.panes)
         chosen = np.flatnonzero(last >= np.maximum(first, opened))
         if len(chosen):
-            self._store.merge(part, groups, chosen)
+            self._store.rows.merge(part, groups, chosen)
         if (first[chosen] < opened).any():
             self._running.reset()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.errors import PenstockError
 from penstock.oracle.calls import Item, Overflow, plain, result
 from penstock.oracle.evaluate import Failures, evaluate
@@ -128,5 +130,11 @@ class Grouping:
         except Overflow as overflow:
             raise Stopped(
                 f"{call} {shown}is {overflow.shown}, which does not fit {type_name(call.type)}",
-                f"Sum a decimal: SUM(CAST({call.argument} AS decimal(38, 0))).",
+                _remedy(call),
             ) from None
+
+
+def _remedy(call: Call) -> str:
+    if pa.types.is_integer(call.type):
+        return f"Sum a decimal: SUM(CAST({call.argument} AS decimal(38, 0)))."
+    return f"Make the values smaller, or fewer, before {call.name.upper()} gets them."

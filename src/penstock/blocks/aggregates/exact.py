@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from penstock.kernels.exact_sum import ExactSums
 from penstock.kernels.variance import variances
 from penstock.sql.expressions import Expression
 
+_SMALL = 1e-280
+"""Variances below this have lost digits."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -87,6 +91,24 @@ class Sums:
         found: Floats = variances(self.sums, squares.sums, counts, every, sample)
         return found
 
+    def deviations(self, squares: Sums, counts: Indices, sample: bool) -> Floats:
+        """The roots of the variances."""
+        found = self.variances(squares, counts, sample)
+        # A variance may be too large or too small for a float when its root is not.
+        odd = ~np.isfinite(found) | (found < _SMALL)
+        odd &= self.sums.is_finite(np.arange(len(self), dtype=np.int32)) & (counts > sample)
+        roots = np.sqrt(found)
+        for cell in np.flatnonzero(odd).tolist():
+            roots[cell] = self._deviation(squares, int(counts[cell]), sample, cell)
+        return roots
+
+    def _deviation(self, squares: Sums, count: int, sample: bool, cell: int) -> float:
+        where = np.array([cell], np.int32)
+        (total,), (square,) = self.sums.as_integers(where), squares.sums.as_integers(where)
+        spread = count * square * Fraction(2) ** squares.sums.exponent
+        spread -= total * total * Fraction(4) ** self.sums.exponent
+        return _root(spread / (count * (count - sample)))
+
     def save(self) -> Columns:
         """The sums as the kernel keeps them."""
         return self.sums.state()
@@ -98,6 +120,14 @@ class Sums:
     @property
     def nbytes(self) -> int:
         return self.sums.nbytes
+
+
+def _root(value: Fraction) -> float:
+    """The square root, right to within the last digit of a float."""
+    shift = 256 - value.numerator.bit_length() + value.denominator.bit_length()
+    shift += shift % 2
+    digits = math.isqrt(int(value * Fraction(2) ** shift))
+    return math.ldexp(digits >> 64, 64 - shift // 2) if digits else 0.0
 
 
 def scale_of(argument: Expression | None) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Part
@@ -33,8 +32,9 @@ class Variance:
         sums, squares, counts = parts
         sample = self.call.name.endswith("samp")
         nothing = counts.counts <= (1 if sample else 0)
-        results = sums.variances(squares, counts.counts, sample)
-        results = results / 100.0 ** scale_of(self.call.argument)
+        scale = scale_of(self.call.argument)
         if self.call.name.startswith("stddev"):
-            results = np.sqrt(results)
+            results = sums.deviations(squares, counts.counts, sample) / 10.0**scale
+        else:
+            results = sums.variances(squares, counts.counts, sample) / 100.0**scale
         return pa.array(results, pa.float64(), mask=nothing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -226,11 +227,13 @@ class Pipeline:
             for run in self._produce(instruction.input, runs, settled):
                 yield block.process(run)
 
-    def merge(self, parts: Sequence[PartialBatch], position: int) -> tuple[int, Iterator[Run]]:
+    def merge(
+        self, parts: Sequence[PartialBatch], position: int, update: bool = False
+    ) -> tuple[int, Iterator[Run]]:
         """Take tuples that were folded elsewhere; the program has one aggregate, of one stream.
 
         They are judged by what was promised before, and close windows at ``position``. Returns how
-        many were late, and the rows.
+        many were late, and the rows: of windows that close, or for an ``update`` all that changed.
         """
         [block] = self.aggregates
         number = next(n for n, known in self.blocks.items() if known is block)
@@ -238,8 +241,10 @@ class Pipeline:
         highest = [part.highest for part in parts if part.highest is not None]
         if not highest:
             return late, iter(())
-        settled = {number: block.advance(max(highest), position)}
-        return late, self._produce(max(self._layout), {}, settled)
+        runs: Iterable[Run] = block.advance(max(highest), position)
+        if update:
+            runs = chain(block.updated(parts, position), map(_without_rows, runs))
+        return late, self._produce(max(self._layout), {}, {number: runs})
 
     def measures(self) -> dict[str, Any]:
         """What the blocks have counted, and the state of their windows."""
@@ -298,6 +303,11 @@ def can_share(program: Program) -> bool:
         return True
     alone = not any(isinstance(i, UnionRows) for i in program.instructions)
     return alone and [join.kind for join in program.joins] == ["inner"]
+
+
+def _without_rows(run: Run) -> Run:
+    inputs = tuple(batch.slice(0, 0) for batch in run.inputs)
+    return replace(run, inputs=inputs, positions=run.positions[:0])
 
 
 def _part(run: Run, share: Share) -> Run:

@@ -219,13 +219,16 @@ class Host:
             yield Output("metrics", query.number, self.position, 0, "", text)
         yield Output("done", -1, self.position, 0, "", b"")
 
-    def merge(self, parts: Sequence[PartialBatch]) -> Iterator[Output]:
-        """Take tuples that were folded elsewhere, at one position, into the one query there is."""
+    def merge(self, parts: Sequence[PartialBatch], update: bool) -> Iterator[Output]:
+        """Take tuples that were folded elsewhere, at one position, into the one query there is.
+
+        With ``update`` the rows that they change come out, else those of windows that close.
+        """
         [query] = self._registry.queries.values()
         position = self.position
         self._processing.position += 1
         query._saw(query.program.scans[0].stream.name, sum(part.tuples for part in parts))
-        late, made = query.pipeline.merge(parts, position)
+        late, made = query.pipeline.merge(parts, position, update)
         query.counts["late"] += late
         query.counts["dead"] += sum(part.dead for part in parts)
         for run in made:

@@ -48,15 +48,20 @@ def cut(table: pa.Table, *sizes: int) -> list[pa.Table]:
     return [*pieces, table.slice(start)]
 
 
-def run(out: DataFrame, folder: Path, **options: Any) -> Any:
-    """Run a streaming DataFrame into Parquet files until its input is read; returns the query."""
-    query = (
+def start(out: DataFrame, folder: Path, **options: Any) -> Any:
+    """Start to run a streaming DataFrame into Parquet files until its input is read."""
+    return (
         out.writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .options(**options)
         .trigger(availableNow=True)
         .start(str(folder / "rows"))
     )
+
+
+def run(out: DataFrame, folder: Path, **options: Any) -> Any:
+    """Run a streaming DataFrame into Parquet files until its input is read; returns the query."""
+    query = start(out, folder, **options)
     try:
         query.awaitTermination()
     finally:

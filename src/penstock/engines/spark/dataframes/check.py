@@ -45,6 +45,7 @@ class Wish:
     merge: str = "order"
     idle: float | timedelta | None = None
     letters: bool = False
+    output: str = "append"
 
 
 def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
@@ -55,6 +56,8 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
     idle = _milliseconds(wish.idle)
     if wish.merge not in ("order", "arrival"):
         raise InputError(f"unknown merge {wish.merge!r}", "Write 'order' or 'arrival'.")
+    if wish.output not in ("append", "update"):
+        raise InputError(f"unknown output {wish.output!r}", "Write 'append' or 'update'.")
     order = _order_names(named, wish.order_by)
     everywhere = set(order.values())
     order_column = everywhere.pop() if len(everywhere) == 1 else None
@@ -84,6 +87,7 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         order_column=order_column,
         schema=plan.schema,
         names=distinct_names(plan),
+        update=wish.output == "update",
     )
     return job, plan
 

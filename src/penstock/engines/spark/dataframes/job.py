@@ -47,6 +47,9 @@ class Job:
     partial
         The aggregate whose partial results the partitions of the input make, so that the cores see
         those instead of tuples; None if they see tuples.
+    update
+        Whether each trigger brings the rows that it has changed; else they come when they are
+        final.
     """
 
     text: str
@@ -62,6 +65,7 @@ class Job:
     names: tuple[str, ...]
     keys: tuple[KeyedLane, ...] | None = None
     partial: AggregateRows | None = None
+    update: bool = False
 
     def sequencer(self) -> Sequencer:
         """What puts the tuples of this query in order; nothing has arrived yet."""
@@ -78,6 +82,7 @@ class Job:
                 "idle": self.idle,
                 "divided": [str(one.key) for one in self.keys or ()],
                 "partial": self.partial is not None,
+                "update": self.update,
             }
         )
 

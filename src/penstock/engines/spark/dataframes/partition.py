@@ -22,6 +22,7 @@ from penstock.blocks.partial_batch import PARTIAL_CALLS
 from penstock.blocks.screen import FARTHEST
 from penstock.engines.shared.pipeline import can_share
 from penstock.engines.spark.dataframes.sequencer import Lane
+from penstock.errors import InputError
 from penstock.kernels.evaluate import evaluate
 from penstock.kernels.spread import cores_of
 from penstock.kernels.vector import Failures
@@ -141,6 +142,20 @@ def aggregated(
     lane_key = KeyedLane(plain[0], 0, delay)
     how = f"partition by {plain[0]} among {cores} cores; no partial results: {why}"
     return Distribution((lane_key,), cores, how)
+
+
+def check_update(bounded: bool, shared: Distribution) -> None:
+    """Rows that change can be had of windows of partial results alone."""
+    if bounded:
+        raise InputError(
+            "output='update' over a static DataFrame, whose rows come once",
+            "Leave it out, or read the DataFrame with spark.readStream.",
+        )
+    if shared.partial is None:
+        raise InputError(
+            f"output='update' is for aggregates whose partial results are merged ({shared.reason})",
+            "Leave it out: the rows come when their windows close.",
+        )
 
 
 def _keys(

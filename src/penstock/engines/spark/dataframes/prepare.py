@@ -13,7 +13,7 @@ from penstock.engines.spark.dataframes.columns import Source, spark_schema
 from penstock.engines.spark.dataframes.copied import check_workers, parallelism
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import TAGS
-from penstock.engines.spark.dataframes.partition import distribution
+from penstock.engines.spark.dataframes.partition import check_update, distribution
 from penstock.errors import InputError
 from penstock.program.compile import compile_plan
 from penstock.program.explain import explain
@@ -60,6 +60,8 @@ def prepare(
     check_workers(session)
     program = compile_plan(plan)
     shared = distribution(program, job.lanes, job.by_key, cores, wish.letters)
+    if job.update:
+        check_update(job.bounded, shared)
     by_name = {source.name.lower(): source for source in sources}
     columns = spark_schema(plan, job.names, by_name)
     return Ready(

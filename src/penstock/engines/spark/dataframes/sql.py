@@ -55,6 +55,7 @@ def sql(
     idle_timeout: float | timedelta | None = None,
     cores: int | None = None,
     letters: bool = False,
+    output: str = "append",
     name: str = "penstock",
     **frames: DataFrame,
 ) -> DataFrame:
@@ -80,11 +81,14 @@ def sql(
     letters
         Whether late tuples and dead letters come out too, as rows with tags; see
         :func:`penstock.spark.split`.
+    output
+        ``"append"``: a row of an aggregate comes once, when its window closes. ``"update"``: every
+        trigger brings the rows that it has changed, as they stand.
     name
         Under which the counts are found in the ``observedMetrics`` of the query's progress.
     """
     given = {**(streams or {}), **frames}
-    ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters), cores)
+    ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters, output), cores)
     job, columns = ready.job, ready.columns
     copied = Copied(ready.session, ready.cores)
     inputs = []

@@ -122,7 +122,7 @@ class Worker:
         if self.position == 0:
             yield from self._made(self._host.process(self._instructions()))
         before = dict(self._host.counts(QUERY))
-        yield from self._made(self._host.merge(parts))
+        yield from self._made(self._host.merge(parts, self._job.update))
         if last:
             yield from self._made(self._host.process([End(self._job.lanes[0].stream.name)]))
         after = self._host.counts(QUERY)

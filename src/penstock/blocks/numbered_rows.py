@@ -1,0 +1,193 @@
+"""Rows of cells by number, one cell per group: the panes of an aggregate, or its windows.
+
+All rows are in one table. The place of a row that is gone is used again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.partial_batch import PartialBatch
+from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
+
+_FEWEST = 8
+
+
+class NumberedRows:
+    """Rows by number. ``width`` is how many groups there is room for.
+
+    ``numbers`` are those of the rows that there are, rising; each has a tuple in some cell.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.width = 1
+        self.partials = Partials(layout, _FEWEST)
+        self.numbers: Indices = np.empty(0, np.int64)
+        self._rows: Indices = np.empty(0, np.int64)
+        self._versions: Indices = np.empty(0, np.int64)
+        self._free: Indices = np.arange(_FEWEST)[::-1]
+        self.version = 0
+        """The latest version of any row."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.partials.nbytes
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def lift(self, cells: Indices | int, arrivals: Arrivals, numbers: Indices) -> None:
+        """Fold arrivals into cells of these rows, of which some may get no tuple."""
+        self.partials.lift(cells, arrivals)
+        self.touch(numbers)
+        rows = self._rows[np.searchsorted(self.numbers, numbers)]
+        counts = self.partials.rows.counts.reshape(-1, self.width)
+        some = counts[rows, 0] > 0 if self.width == 1 else counts[rows].any(axis=1)
+        if not some.all():
+            self.remove(numbers[~some])
+
+    def starts(self, numbers: Indices) -> Indices:
+        """The first cell of each of these rows, which rise; one that is new gets its cells."""
+        return self._rows_of(numbers) * self.width
+
+    def touch(self, numbers: Indices) -> None:
+        """Take note that these rows have changed."""
+        self.version += 1
+        self._versions[np.searchsorted(self.numbers, numbers)] = self.version
+
+    def _rows_of(self, wanted: Indices) -> Indices:
+        places = np.searchsorted(self.numbers, wanted)
+        known = np.zeros(len(wanted), np.bool_)
+        inside = places < len(self.numbers)
+        known[inside] = self.numbers[places[inside]] == wanted[inside]
+        if known.all():
+            return self._rows[places]
+        fresh = wanted[~known]
+        self._make_room(len(fresh))
+        rows, self._free = self._free[-len(fresh) :], self._free[: -len(fresh)]
+        numbers = np.concatenate((self.numbers, fresh))
+        order = np.argsort(numbers, kind="stable")
+        self.numbers = numbers[order]
+        self._rows = np.concatenate((self._rows, rows))[order]
+        versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
+        self._versions = versions[order]
+        return self._rows[np.searchsorted(self.numbers, wanted)]
+
+    def _make_room(self, fresh: int) -> None:
+        """Have that many rows that are free."""
+        missing = fresh - len(self._free)
+        if missing <= 0:
+            return
+        had = len(self.partials) // self.width
+        more = max(missing, had)
+        cells = np.arange(had * self.width)
+        self.partials.spread((had + more) * self.width, cells, cells)
+        self._free = np.concatenate((np.arange(had, had + more)[::-1], self._free))
+
+    def widen(self, width: int) -> None:
+        """Have room for that many groups."""
+        rows = len(self.partials) // self.width
+        cells = np.arange(rows * self.width)
+        new = cells // self.width * width + cells % self.width
+        self.partials.spread(rows * width, new, cells)
+        self.width = width
+
+    def renumber(self, kept: Indices, width: int) -> None:
+        """Let group ``kept[i]`` be number ``i`` from here on; nothing is of any other."""
+        rows = len(self.partials) // self.width
+        every = np.arange(rows)
+        old = (every[:, None] * self.width + kept).reshape(-1)
+        new = (every[:, None] * width + np.arange(len(kept))).reshape(-1)
+        self.partials.spread(rows * width, new, old)
+        self.width = width
+        self.touch(self.numbers)
+
+    def live_groups(self) -> Indices:
+        """The groups that have a tuple in some row."""
+        counts = self.partials.rows.counts.reshape(-1, self.width)
+        return np.flatnonzero(counts.any(axis=0))
+
+    def gather(self, first: int, stop: int) -> tuple[Indices, Bundle]:
+        """The rows from ``first`` to before ``stop`` that there are: their numbers, and copies."""
+        start, end = np.searchsorted(self.numbers, (first, stop))
+        cells = cells_of_rows(self._rows[start:end], self.width)
+        return self.numbers[start:end], self.partials.all.take(cells)
+
+    def only(self, numbers: Indices) -> Bundle:
+        """Copies of these rows, which there are."""
+        rows = self._rows[np.searchsorted(self.numbers, numbers)]
+        return self.partials.all.take(cells_of_rows(rows, self.width))
+
+    def drop(self, before: int) -> None:
+        """Forget the rows before this one."""
+        self.remove(self.numbers[: int(np.searchsorted(self.numbers, before))])
+
+    def remove(self, numbers: Indices) -> None:
+        """Forget these rows, which there are."""
+        if not len(numbers):
+            return
+        places = np.searchsorted(self.numbers, numbers)
+        rows = self._rows[places]
+        self.partials.clear(cells_of_rows(rows, self.width))
+        self._free = np.concatenate((self._free, rows))
+        self.numbers = np.delete(self.numbers, places)
+        self._rows = np.delete(self._rows, places)
+        self._versions = np.delete(self._versions, places)
+
+    # -- state ------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Array]:
+        """Columns named ``row.<number>.<version>.<name>``: the groups that have a tuple, and their
+        cells.
+
+        What has the same version is the same, so a row that has not changed need not be written
+        again.
+        """
+        columns: dict[str, Array] = {}
+        whose = (self.numbers.tolist(), self._rows.tolist(), self._versions.tolist())
+        for number, row, version in zip(*whose, strict=True):
+            prefix = f"row.{number}.{version}"
+            counts = self.partials.rows.counts[row * self.width : (row + 1) * self.width]
+            groups = np.flatnonzero(counts)
+            cells = self.partials.of(self.partials.all.take(row * self.width + groups))
+            columns[f"{prefix}.groups"] = groups
+            columns.update({f"{prefix}.{name}": c for name, c in cells.save().items()})
+        return columns
+
+    def load(self, columns: dict[str, Array], version: int) -> None:
+        """Be the rows that were saved; there is room for their groups."""
+        rows: dict[tuple[int, int], dict[str, Array]] = {}
+        for key, column in columns.items():
+            if key.startswith("row."):
+                _, which, since, name = key.split(".", 3)
+                rows.setdefault((int(which), int(since)), {})[name] = column
+        for (number, known), saved in sorted(rows.items()):
+            groups = np.asarray(saved.pop("groups"), np.int64)
+            row = int(self._rows_of(np.array([number], np.int64))[0])
+            cells = self.partials.of(self.partials.all.like(len(groups)))
+            cells.load(saved)
+            self.partials.all.put(row * self.width + groups, cells.all)
+            self._versions[np.searchsorted(self.numbers, number)] = known
+        self.version = version
+
+    # -- cells of other rows  ---------------------------------------------------------------
+
+    def cells(self) -> tuple[Indices, Indices, Bundle]:
+        """Every cell that has a tuple: its row, its group, and the cells themselves."""
+        numbers = np.zeros(len(self.partials) // self.width, np.int64)
+        numbers[self._rows] = self.numbers
+        filled = np.flatnonzero(self.partials.rows.counts)
+        rows, groups = np.divmod(filled, self.width)
+        return numbers[rows], groups, self.partials.all.take(filled)
+
+    def merge(self, part: PartialBatch, groups: Indices, chosen: Indices) -> None:
+        """Add the chosen cells to those here; ``groups`` are the numbers of all cells' groups."""
+        distinct, places = np.unique(part.panes[chosen], return_inverse=True)
+        cells = self._rows_of(distinct)[places] * self.width + groups[chosen]
+        added = self.partials.of(self.partials.all.like(len(part.panes)))
+        added.load(part.cells)
+        mine = self.partials.all.take(cells)
+        mine.combine(added.all if len(chosen) == len(added) else added.all.take(chosen))
+        self.partials.all.put(cells, mine)
+        self.touch(distinct)
