@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,3 +235,51 @@ def test_tuples_of_many_windows(batch_rows: int) -> None:
     for window, *found in (*rows[:10], *rows[-10:]):
         inside = [t for t in range(5) if window <= t < window + size]
         assert found == [len(inside), inside[-1], sum(inside)]
+
+
+EDGE = 2**63 - 1
+
+
+@pytest.mark.parametrize("start", ["", "START AT 0 "])
+@pytest.mark.parametrize(
+    "times", [(EDGE - 5,), (-EDGE - 1,), (0, EDGE - 100), (-EDGE + 50, 0), (EDGE - 1000, EDGE - 30)]
+)
+def test_times_at_the_edge_are_as_with_panes(times: tuple[int, ...], start: str) -> None:
+    """Where a border does not fit 64 bits both say so, after the same rows."""
+    sql = f"SELECT window_start, COUNT(*), LAST(x) FROM R [RANGE 25 SLIDE 10 {start}WATTR t]"
+    batches = [pa.record_batch({"t": [time], "x": [7]}) for time in times]
+    assert outcome("wid", sql, batches) == outcome("panes", sql, batches)
+
+
+def test_groups_come_and_go_as_with_panes() -> None:
+    random = np.random.default_rng(3)
+    batches = [
+        pa.record_batch(
+            {
+                "t": random.integers(100 * i, 100 * i + 160, 2000),
+                "x": random.integers(2000 * i, 2000 * i + 4000, 2000),
+            }
+        )
+        for i in range(8)
+    ]
+    sql = (
+        "SELECT window_end, x, COUNT(*), LAST(t) FROM R [RANGE 130 SLIDE 50 WATTR t SLACK 30] "
+        "GROUP BY x"
+    )
+    found = outcome("wid", sql, batches)
+    assert found == outcome("panes", sql, batches)
+    assert len(found[0]) > 10_000 and found[1] is None
+
+
+def outcome(kernel: str, sql: str, batches: list[Any]) -> tuple[Any, str | None]:
+    """The rows of a query, and what stopped it."""
+    engine = ps.connect("local", compile_predicates=False)
+    engine.sql("CREATE STREAM R (t BIGINT, x BIGINT)")
+    query = engine.install(sql, name="q", kernel=kernel)
+    try:
+        for batch in batches:
+            engine.push("R", batch)
+        engine.end()
+    except ps.PenstockError as error:
+        return rows_of(query), str(error)
+    return rows_of(query), None
