@@ -31,7 +31,7 @@ from penstock.blocks.picked import picked
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.time_clock import TimeClock
-from penstock.blocks.wid import WindowModules
+from penstock.blocks.wid import WindowModules, modules_of
 from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
@@ -39,7 +39,6 @@ from penstock.kernels.groups import Groups
 from penstock.kernels.survey import LOWEST
 from penstock.kernels.vector import Failures, Mask, Vector, vector_of
 from penstock.kernels.words import code_of
-from penstock.program.aggregate_kernel import window_modules
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import no_rows
@@ -64,10 +63,8 @@ def windows_of(
     instruction: AggregateRows, layout: Layout, grid: WindowGrid, crew: Crew | None
 ) -> PaneWindows | WindowModules:
     """What keeps the windows of an aggregate, by its kernel."""
-    window = instruction.window
-    if instruction.kernel == "wid" and isinstance(window, Sliding):
-        count = window_modules(window.size, window.slide, window.slack or 0)
-        return WindowModules(layout, grid, count)
+    if instruction.kernel == "wid" and isinstance(instruction.window, Sliding):
+        return WindowModules(layout, grid, modules_of(instruction.window))
     return PaneWindows(layout, grid, crew)
 
 
@@ -111,6 +108,8 @@ class AggregateBlock:
         self._layout = self._layout.changed(instruction.calls, instruction.counted, self._programs)
         self.clock.program(instruction)
         self.windows.program(self._layout, self.clock.grid)
+        if isinstance(self.windows, WindowModules) and isinstance(instruction.window, Sliding):
+            self.windows.resize(modules_of(instruction.window))
         self._configure(instruction)
 
     @property
@@ -165,7 +164,7 @@ class AggregateBlock:
         if passed is None or len(passed):
             arrivals, groups = self._arrivals(judged, passed)
             ticks = judged.ticks if passed is None else judged.ticks[passed]
-            if not len(judged.behind) and not (self.windows.in_order and len(events)):
+            if not len(judged.behind):
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
@@ -214,11 +213,6 @@ class AggregateBlock:
         First those in time. Those that missed windows follow those windows; the others of theirs
         are still open, or they are not folded in at all.
         """
-        if self.windows.in_order:
-            before = events.before_row(rows)
-            for stop in np.unique(before).tolist():
-                yield stop, np.flatnonzero(before == stop), False
-            return
         behind = np.isin(rows, judged.behind)
         if not behind.all():
             yield 0, np.flatnonzero(~behind), False

@@ -18,9 +18,6 @@ from penstock.blocks.window_grid import WindowGrid
 class PaneWindows:
     """The windows of an aggregate, as panes. ``width`` is how many groups there is room for."""
 
-    in_order = False
-    """Whether tuples must come, and windows close, in the order in which they do."""
-
     def __init__(self, layout: Layout, grid: WindowGrid, crew: Crew | None = None) -> None:
         self._grid = grid
         self._crew = crew
