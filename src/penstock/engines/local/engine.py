@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engines.local.memory import check_memory
 from penstock.engines.local.singles import Singles
 from penstock.engines.shared.pieces import Event, Piece, pieces
 from penstock.engines.shared.pipeline import Pipeline
@@ -17,7 +18,7 @@ from penstock.engines.shared.processing import Processing, QueryFailed
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.statements import run_statements
-from penstock.errors import InputError, MemoryLimit
+from penstock.errors import InputError
 from penstock.program.blocks import Program
 from penstock.program.compile import compile_plan
 from penstock.program.explain import explain
@@ -33,7 +34,7 @@ from penstock.program.instructions import (
 )
 from penstock.sql.catalog import Catalog
 from penstock.streams.convert import to_batches
-from penstock.streams.events import End, Merged, Tuples
+from penstock.streams.events import End
 from penstock.streams.punctuation import to_punctuation
 from penstock.streams.schema import Stream
 
@@ -362,32 +363,7 @@ class Engine:
         """Refuse a piece before anything of it is taken."""
         self._registry.check(piece)
         if self.window_memory is not None and piece.tuples:
-            self._check_memory(piece, taken)
-
-    def _check_memory(self, piece: Piece, taken: int) -> None:
-        sizes: dict[str, int] = {}
-        for event in piece.events:
-            if isinstance(event, Tuples):
-                sizes[event.stream.lower()] = (
-                    sizes.get(event.stream.lower(), 0) + event.batch.nbytes
-                )
-            elif isinstance(event, Merged):
-                for name, batch in zip(event.streams, event.batches, strict=True):
-                    sizes[name.lower()] = sizes.get(name.lower(), 0) + batch.nbytes
-        for query in self._registry.queries.values():
-            if not query.pipeline.joins and not query.pipeline.aggregates:
-                continue
-            arriving = sum(sizes.get(name, 0) for name in self._registry.sources(query))
-            held = query.pipeline.nbytes
-            if self.window_memory is not None and arriving and held + arriving > self.window_memory:
-                raise MemoryLimit(
-                    f"the windows of query {query.name!r} hold {held} bytes; with the "
-                    f"{arriving} bytes that arrive they would pass the limit of "
-                    f"{self.window_memory}; {taken} tuples of this push were taken",
-                    "Make its windows smaller with change(), or connect with a larger "
-                    "window_memory; then push the rest.",
-                    taken,
-                )
+            check_memory(self._registry, piece, taken, self.window_memory)
 
     # -- state ------------------------------------------------------------------------------
 

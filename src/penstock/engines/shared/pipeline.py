@@ -277,6 +277,11 @@ class Pipeline:
         return self.program.schema
 
     @property
+    def holds_tuples(self) -> bool:
+        """Whether a tuple that arrives may be kept: in the window of a join, or to be sorted."""
+        return any(isinstance(block, JoinBlock | OrderBlock) for block in self.blocks.values())
+
+    @property
     def nbytes(self) -> int:
         """The memory of all windows."""
         windows = sum(side.nbytes for join in self.joins for side in join.sides)
