@@ -6,10 +6,16 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.engines.spark.batched import feed_all, lines_of, recorded
-from tests.engines.spark.in_process import Cluster, connected
+from tests.engines.spark.in_process import Cluster, connected, finish
+from tests.random_aggregates import TIMES, aggregate_scripts
+from tests.random_scripts import Step
+from tests.test_random_aggregates import check, on_oracle, run_on
 
 from penstock.engines.spark import column_chunks, state
+from penstock.engines.spark.engine import Engine
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 SCRIPTS = sorted(FOLDER.glob("aggregate-*.flow"))
@@ -47,3 +53,32 @@ def test_metrics_tell_what_an_aggregate_holds() -> None:
         engine.wait()
         found = query.metrics()
         assert [found[name] for name in ("groups", "panes", "windows_open")] == [[3], [2], [2]]
+
+
+@settings(max_examples=40)
+@given(
+    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    st.sampled_from(("int64", *sorted(TIMES))),
+    st.sampled_from((None, "panes", "wid")),
+    st.booleans(),
+    st.integers(0, 1 << 30),
+    st.integers(1, 3),
+)
+def test_rows_are_the_oracles_whatever_fails(
+    steps: list[Step],
+    sizes: list[int],
+    times: str,
+    kernel: str | None,
+    encoded: bool,
+    seed: int,
+    cores: int,
+) -> None:
+    def settled(engine: Engine) -> Engine:
+        finish(engine)
+        return engine
+
+    options = {"cores": cores, "batch_rows": 5, "compile_predicates": False}
+    with connected(Cluster(random.Random(seed)), **options) as engine:
+        found = run_on(engine, steps, sizes, TIMES[times], settled, kernel, encoded)
+    check(steps, on_oracle(steps, TIMES[times]), found)
