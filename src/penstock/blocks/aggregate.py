@@ -33,7 +33,7 @@ from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
-from penstock.kernels.survey import LOWEST
+from penstock.kernels.survey import HIGHEST, LOWEST
 from penstock.kernels.vector import Failures, Mask, Vector, vector_of
 from penstock.program.aggregate_kernel import window_modules
 from penstock.program.blocks import AggregateRows
@@ -80,6 +80,8 @@ class AggregateBlock:
 
     def __init__(self, instruction: AggregateRows, stream: str) -> None:
         self.failures = Failures()
+        self.promises = True
+        """Whether anybody wants to know what is promised of its rows."""
         self._programs = 0
         self._numbers = 0
         self._closings = 0
@@ -129,24 +131,26 @@ class AggregateBlock:
         else:
             events = Emissions.of(judged.closings)
         yield from self._windows(judged, events)
-        controls: list[Control] = list(self._output.promises(events))
+        controls: list[Control] = list(self._output.promises(events)) if self.promises else []
         if judged.ended is not None:
             controls.append(Ended(judged.ended))
         letters = (*run.letters, *judged.letters)
         yield Run((self._nothing,), np.empty(0, np.int64), tuple(controls), letters)
 
     def settle(self, position: int) -> Iterator[Run]:
-        """Close what the program in force lets close, at ``position``."""
-        opened, self.clock.open = self.clock.open, self.clock.settled()
-        if self.clock.open > opened:
-            closings = Closings.one(position, self.clock.open, 0)
-            emits = self._instruction.emit_empty
-            events = self._span.settled(closings) if emits else Emissions.of(closings)
-            yield from self._closed(events, 0, 1)
-            promises = tuple(self._output.promises(events))
-            yield Run((self._nothing,), np.empty(0, np.int64), promises)
-        if self.clock.open > LOWEST:
-            self.windows.forget(self.clock.open)
+        """Close what the program in force lets close, at ``position``.
+
+        What was promised may be more of other columns, or by windows of another size.
+        """
+        self.clock.open = self.clock.settled()
+        if not LOWEST < self.clock.open < HIGHEST:
+            return
+        closings = Closings.one(position, self.clock.open, 0)
+        emits = self._instruction.emit_empty
+        events = self._span.settled(closings) if emits else Emissions.of(closings)
+        yield from self._closed(events, 0, 1)
+        promises = tuple(self._output.promises(events)) if self.promises else ()
+        yield Run((self._nothing,), np.empty(0, np.int64), promises)
 
     def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
         """Fold the tuples in and close windows, in the order that this file's argument asks for."""
