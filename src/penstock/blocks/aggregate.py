@@ -84,6 +84,8 @@ class AggregateBlock:
     def __init__(self, instruction: AggregateRows, stream: str, crew: Crew | None = None) -> None:
         self.failures = Failures()
         self._crew = crew
+        self.promises = True
+        """Whether anybody wants to know what is promised of its rows."""
         self._programs = 0
         self._numbers = 0
         self._closings = 0
@@ -135,7 +137,7 @@ class AggregateBlock:
         else:
             events = Emissions.of(judged.closings)
         yield from self._windows(judged, events)
-        controls: list[Control] = list(self._output.promises(events))
+        controls: list[Control] = list(self._output.promises(events)) if self.promises else []
         if judged.ended is not None:
             controls.append(Ended(judged.ended))
         letters = (*run.letters, *judged.letters)
@@ -153,7 +155,8 @@ class AggregateBlock:
         emits = self._instruction.emit_empty
         events = self._span.settled(closings) if emits else Emissions.of(closings)
         yield from self._closed(events, 0, 1)
-        yield Run((self._nothing,), np.empty(0, np.int64), tuple(self._output.promises(events)))
+        promises = tuple(self._output.promises(events)) if self.promises else ()
+        yield Run((self._nothing,), np.empty(0, np.int64), promises)
 
     def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
         """Fold the tuples in and close windows, in the order that this file's argument asks for."""

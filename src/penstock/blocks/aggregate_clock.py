@@ -16,7 +16,7 @@ from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.run import Ended, Letters, Run
 from penstock.blocks.window_grid import WindowGrid
 from penstock.kernels.keys import comparison_key
-from penstock.kernels.survey import HIGHEST
+from penstock.kernels.survey import HIGHEST, LOWEST
 from penstock.kernels.vector import vector_of
 from penstock.program.blocks import AggregateRows
 from penstock.streams.windows import SlidingRows
@@ -162,7 +162,7 @@ class EndClock:
 
     def __init__(self, instruction: AggregateRows) -> None:
         self.grid = WindowGrid(0, 1, 1, 0, 0, None)
-        self.open = 0
+        self.open = LOWEST
         self.program(instruction)
 
     def program(self, instruction: AggregateRows) -> None:
@@ -183,10 +183,10 @@ class EndClock:
         ticks = np.zeros(len(run), np.int64)
         ended = _end(run.controls)
         if ended is None:
-            return Judged(run, ticks, times, 0)
+            return Judged(run, ticks, times, LOWEST)
         self.open = HIGHEST
         closings = Closings.one(ended, HIGHEST, len(run))
-        return Judged(run, ticks, times, 0, closings, ended=ended)
+        return Judged(run, ticks, times, LOWEST, closings, ended=ended)
 
     def save(self) -> dict[str, Any]:
         """Whether the end has come."""

@@ -199,6 +199,8 @@ def scan(rows: Bundle, count: int, width: int, backwards: bool = False) -> None:
 
     In a logarithmic number of steps, each of which combines every row with one twice as far off.
     """
+    if count < 2:
+        return
     rest = []
     for cells in rows.members:
         if hasattr(cells, "accumulate"):

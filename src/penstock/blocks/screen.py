@@ -62,6 +62,8 @@ def _far(column: Any, limit: int) -> npt.NDArray[np.bool_]:
     values = np.asarray(vector.values)
     if values.dtype != object and limit > np.iinfo(values.dtype).max:
         return np.zeros(len(values), np.bool_)
+    if values.dtype != object and values.min() > -limit and values.max() < limit:
+        return np.zeros(len(values), np.bool_)
     far: npt.NDArray[np.bool_] = (values >= limit) | (values <= -limit)
     far = far.astype(np.bool_)  # wide decimals are Python integers, and compare as objects
     return far if vector.valid is None else far & vector.valid

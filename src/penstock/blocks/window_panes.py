@@ -13,6 +13,7 @@ from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials
 from penstock.blocks.running import RunningWindows
 from penstock.blocks.window_grid import WindowGrid
+from penstock.kernels.survey import HIGHEST
 
 
 class PaneWindows:
@@ -51,7 +52,7 @@ class PaneWindows:
         """How many panes there are, and how many windows that have a tuple and are open."""
         return {
             "panes": len(self._store.rows),
-            "windows_open": len(self.filled(opened, int(np.iinfo(np.int64).max))),
+            "windows_open": len(self.filled(opened, HIGHEST)),
         }
 
     def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
@@ -72,6 +73,11 @@ class PaneWindows:
         panes = self._store.rows.numbers
         if not len(panes):
             return panes
+        if stop - first <= len(panes):
+            windows = np.arange(first, stop)
+            begins, ends = self._panes_of(windows)
+            following = np.append(panes, HIGHEST)[np.searchsorted(panes, begins)]
+            return windows[following < ends]
         low, high = self._grid.windows_of_panes(panes)
         low = np.maximum(low, first)
         low[1:] = np.maximum(low[1:], high[:-1] + 1)
@@ -82,9 +88,12 @@ class PaneWindows:
 
     def close(self, windows: Indices) -> Partials:
         """A row of cells for each of these windows, which rise and come after all before."""
-        begins = self._grid.pane_of(windows * self._grid.slide + self._grid.begin(0))
-        ends = self._grid.pane_of(windows * self._grid.slide + self._grid.end(0))
-        return self._running.windows(begins, ends)
+        return self._running.windows(*self._panes_of(windows))
+
+    def _panes_of(self, windows: Indices) -> tuple[Indices, Indices]:
+        """The first pane of each window, and the first one after it."""
+        begins = windows * self._grid.slide + self._grid.begin(0)
+        return self._grid.pane_of(begins), self._grid.pane_of(begins + self._grid.size)
 
     def empty(self, windows: Indices) -> Partials:
         """A row of cells with nothing in them for each window."""
@@ -95,7 +104,7 @@ class PaneWindows:
         """No window before this one will be asked for any more."""
         if before > self._last():
             self._running.reset()
-            self._store.rows.drop(int(np.iinfo(np.int64).max))
+            self._store.rows.drop(HIGHEST)
         else:
             first = self._grid.border(self._grid.begin(before))
             self._running.pass_over(first)

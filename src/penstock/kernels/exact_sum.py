@@ -249,6 +249,16 @@ class ExactSums:
         if other._odd is not None:
             cast(Array, self._odd)[into : into + count] += sign * other._odd[from_ : from_ + count]
 
+    def accumulate(self, rows: int, backwards: bool) -> None:
+        """Let each of ``rows`` rows of cells be the sum of all up to it, or of all from it on."""
+        self._settle()
+        self._load = rows
+        step = -1 if backwards else 1
+        tables = [self._limbs] if self._odd is None else [self._limbs, self._odd.reshape(-1)]
+        for table in tables:
+            ordered = table.reshape(rows, -1)[::step]
+            np.cumsum(ordered, axis=0, out=ordered)
+
     def _cover(self, other: ExactSums) -> int:
         """Have limbs wherever the other has some; which of ours is its first."""
         if other is self:

@@ -117,6 +117,13 @@ class Extremes:
         np.minimum(self._keys[ours], other._keys[theirs], out=self._keys[ours])
         self._has[ours] |= other._has[theirs]
 
+    def accumulate(self, rows: int, backwards: bool) -> None:
+        """Let each of ``rows`` rows of cells have what all up to it have, or all from it on."""
+        step = -1 if backwards else 1
+        for table, extreme in ((self._keys, np.minimum), (self._has, np.maximum)):
+            ordered = table.reshape(rows, -1)[::step]
+            extreme.accumulate(ordered, axis=0, out=ordered)
+
     def clear(self, cells: Any) -> None:
         """Cells, an array of them or a slice, without a value again."""
         self._keys[cells] = _TOP

@@ -4,64 +4,76 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregates.cells import Array, Columns, Indices, Lifting, Part, rows_of
-from penstock.blocks.aggregates.values import is_wide, pack, unpack, values_of, vector_from
-from penstock.kernels.keys import comparison_key
-from penstock.kernels.vector import Vector
+from penstock.blocks.aggregates.cells import Columns, Indices, Lifting, Part, rows_of
+from penstock.blocks.aggregates.values import pack, unpack
+from penstock.kernels.int_table import IntTable
+from penstock.kernels.key_columns import key_column
+from penstock.kernels.vector import Vector, vector_of
 from penstock.sql.plan import Call
 
+_FEWEST = 1 << 16
+"""So many values are kept, and so many entries unsorted, before any care is taken of them."""
+_CODE = (1 << 32) - 1
 
-class Words:
-    """Numbers for values that are objects; those that have been given stay as they are."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[object, int] = {}
-        self._values: list[object] = []
+class Codes:
+    """Numbers for values. Those of values that nobody holds any more are given again."""
 
-    def __len__(self) -> int:
-        return len(self._values)
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._known = key_column(kind)
+        self.holders: WeakSet[Distincts] = WeakSet()
 
-    def numbers(self, values: Array) -> Indices:
-        """The number of each value."""
-        distinct, places = np.unique(values, return_inverse=True)
-        numbers = np.empty(len(distinct), np.int64)
-        for i, value in enumerate(distinct.tolist()):
-            number = self._numbers.setdefault(value, len(self._values))
-            if number == len(self._values):
-                self._values.append(value)
-            numbers[i] = number
-        return numbers[places]
+    def codes(self, vector: Vector) -> Indices:
+        """The code of each value."""
+        if len(self._known) > _FEWEST:
+            self._tidy()
+        return self._known.numbers(vector)
 
-    def values(self, numbers: Indices) -> Array:
-        """The values with these numbers."""
-        values = np.empty(len(numbers), object)
-        values[:] = [self._values[number] for number in numbers.tolist()]
-        return values
+    def values(self, codes: Indices) -> Any:
+        """The values with these codes, as an Arrow array."""
+        return self._known.values(codes)
+
+    def _tidy(self) -> None:
+        """Forget values that nobody holds, once they are most of them."""
+        held = np.unique(np.concatenate([holder.held() for holder in self.holders]))
+        if 2 * len(held) > len(self._known):
+            return
+        values = vector_of(self._known.values(held))
+        moved = np.zeros(len(self._known), np.int64)
+        self._known = key_column(self._kind)
+        moved[held] = self._known.numbers(values)  # as they come, so their order is the same
+        for holder in self.holders:
+            holder.moved(moved)
 
 
 class Distincts:
-    """Of each cell, the keys of its values and how many tuples have each.
+    """Of each cell, the codes of its values and how many tuples have each.
 
-    Entries are sorted by cell and key. Counting tuples is what makes it invertible.
+    A cell and a code are one number, an entry, and entries are sorted; new ones are sorted in when
+    somebody asks. Counting tuples is what makes it invertible.
     """
 
-    def __init__(self, count: int, kind: pa.DataType, words: Words) -> None:
+    def __init__(self, count: int, kind: pa.DataType, codes: Codes) -> None:
         self.kind = kind
-        self._words = words
+        self._codes = codes
+        codes.holders.add(self)
         self._count = count
-        nothing = np.empty(0, np.int64)
-        self._cell, self._key, self._tuples = nothing, nothing, nothing
+        self._entries: Indices = np.empty(0, np.int64)
+        self._tuples: Indices = np.empty(0, np.int64)
+        self._waiting: list[tuple[Indices, Indices]] = []
 
     def __len__(self) -> int:
         return self._count
 
     def like(self, count: int) -> Distincts:
         """As many cells with nothing in them."""
-        return Distincts(count, self.kind, self._words)
+        return Distincts(count, self.kind, self._codes)
 
     def lift(self, tuples: Lifting) -> None:
         """Take the arguments that are not NULL."""
@@ -70,82 +82,95 @@ class Distincts:
         if tuples.valid is not None:
             rows = np.flatnonzero(tuples.valid)
             vector, cells = rows_of(vector, rows), cells[rows]
-        keys = self._keys(vector)
-        self._merge(cells, keys, np.ones(len(keys), np.int64))
-
-    def _keys(self, vector: Vector) -> Indices:
-        """Equal numbers for equal values."""
-        if is_wide(self.kind):
-            return self._words.numbers(values_of(vector))
-        return comparison_key(vector).astype(np.int64, copy=False)
+        table = IntTable()
+        places = table.numbers((cells.astype(np.int64) << 32) | self._codes.codes(vector))
+        self._add(table.keys(), np.bincount(places, minlength=len(table)))
 
     def combine(self, other: Distincts) -> None:
         """Add up the tuples of each value."""
-        self._merge(other._cell, other._key, other._tuples)
+        other._sort()
+        self._add(other._entries, other._tuples)
 
     def invert(self, other: Distincts) -> None:
         """Take off the tuples of each value."""
-        self._merge(other._cell, other._key, -other._tuples)
+        other._sort()
+        self._add(other._entries, -other._tuples)
 
-    def _merge(self, cells: Indices, keys: Array, tuples: Indices) -> None:
-        cells = np.concatenate((self._cell, cells))
-        keys = np.concatenate((self._key, keys))
-        tuples = np.concatenate((self._tuples, tuples))
-        order = np.lexsort((keys, cells))
-        cells, keys, tuples = cells[order], keys[order], tuples[order]
-        first = np.ones(len(cells), np.bool_)
-        first[1:] = (cells[1:] != cells[:-1]) | (keys[1:] != keys[:-1])
-        starts = np.flatnonzero(first)
+    def _add(self, entries: Indices, tuples: Indices) -> None:
+        self._waiting.append((np.array(entries), tuples))
+        if sum(len(new) for new, _ in self._waiting) > max(_FEWEST, len(self._entries)):
+            self._sort()
+
+    def _sort(self) -> None:
+        """Sort new entries in; entries of no tuples go."""
+        if not self._waiting:
+            return
+        entries = np.concatenate([self._entries, *(new for new, _ in self._waiting)])
+        tuples = np.concatenate([self._tuples, *(counts for _, counts in self._waiting)])
+        self._waiting.clear()
+        order = np.argsort(entries, kind="stable")  # which makes use of what is sorted already
+        entries, tuples = entries[order], tuples[order]
+        starts = np.flatnonzero(np.diff(entries, prepend=-1))
         if len(starts):
             tuples = np.add.reduceat(tuples, starts)
         left = tuples != 0
-        self._cell, self._key = cells[starts][left], keys[starts][left]
-        self._tuples = tuples[left]
+        self._entries, self._tuples = entries[starts][left], tuples[left]
 
     def take(self, cells: Indices) -> Distincts:
         """Copies of these cells."""
+        self._sort()
+        wide = cells.astype(np.int64)
+        starts = np.searchsorted(self._entries, wide << 32)
+        lengths = np.searchsorted(self._entries, (wide + 1) << 32) - starts
+        places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        places += np.arange(len(places))
         taken = self.like(len(cells))
-        starts = np.searchsorted(self._cell, cells)
-        lengths = np.searchsorted(self._cell, cells, side="right") - starts
-        ends = np.cumsum(lengths)
-        entries = np.arange(int(lengths.sum())) + np.repeat(starts - (ends - lengths), lengths)
-        taken._cell = np.repeat(np.arange(len(cells)), lengths)
-        taken._key, taken._tuples = self._key[entries], self._tuples[entries]
+        owners = np.repeat(np.arange(len(cells)), lengths)
+        taken._entries = (owners << 32) | (self._entries[places] & _CODE)
+        taken._tuples = self._tuples[places]
         return taken
 
     def put(self, cells: Indices, other: Distincts) -> None:
         """Let these cells be the others."""
-        kept = ~np.isin(self._cell, cells)
-        self._cell, self._key = self._cell[kept], self._key[kept]
-        self._tuples = self._tuples[kept]
-        self._merge(cells[other._cell], other._key, other._tuples)
+        self._sort()
+        other._sort()
+        kept = np.flatnonzero(~np.isin(self._entries >> 32, cells))
+        self._entries, self._tuples = self._entries[kept], self._tuples[kept]
+        owners = cells.astype(np.int64)[other._entries >> 32]
+        self._add((owners << 32) | (other._entries & _CODE), other._tuples)
 
     def results(self) -> Any:
         """How many values each cell has."""
-        return pa.array(np.bincount(self._cell, minlength=self._count).astype(np.int64))
+        self._sort()
+        return pa.array(np.bincount(self._entries >> 32, minlength=self._count))
+
+    def held(self) -> Indices:
+        """The codes that it holds."""
+        self._sort()
+        return np.unique(self._entries & _CODE)
+
+    def moved(self, codes: Indices) -> None:
+        """Code ``c`` is ``codes[c]`` from here on; their order is the same."""
+        self._entries = (self._entries & ~_CODE) | codes[self._entries & _CODE]
 
     def save(self) -> Columns:
-        """The values themselves where keys are but numbers given to them."""
-        saved = {"cell": self._cell, "tuples": self._tuples}
-        if is_wide(self.kind):
-            values = self._words.values(self._key)
-            vector = vector_from(values, np.ones(len(values), np.bool_), self.kind)
-            return {**saved, **pack(vector.to_arrow())}
-        return {**saved, "key": self._key}
+        """The values themselves: codes mean nothing elsewhere."""
+        self._sort()
+        saved = {"cell": self._entries >> 32, "tuples": self._tuples}
+        return {**saved, **pack(self._codes.values(self._entries & _CODE))}
 
     def load(self, columns: Columns) -> None:
         """Be what was saved."""
-        nothing = np.empty(0, np.int64)
-        self._cell, self._key, self._tuples = nothing, nothing, nothing
-        cells, tuples = np.array(columns["cell"]), np.array(columns["tuples"])
-        if is_wide(self.kind):
-            self._merge(cells, self._keys(unpack(columns, self.kind)), tuples)
-        else:
-            self._merge(cells, np.array(columns["key"]), tuples)
+        self._waiting.clear()
+        self._entries, self._tuples = np.empty(0, np.int64), np.empty(0, np.int64)
+        cells = np.array(columns["cell"], np.int64)
+        codes = self._codes.codes(unpack(columns, self.kind))
+        self._add((cells << 32) | codes, np.array(columns["tuples"], np.int64))
 
     @property
     def nbytes(self) -> int:
-        return self._cell.nbytes + self._key.nbytes + self._tuples.nbytes
+        waiting = sum(2 * new.nbytes for new, _ in self._waiting)
+        return self._entries.nbytes + self._tuples.nbytes + waiting
 
 
 @dataclass(frozen=True)
@@ -157,8 +182,9 @@ class CountDistinct:
     @property
     def parts(self) -> tuple[Part, ...]:
         assert self.call.argument is not None
-        kind, words = self.call.argument.type, Words()
-        return (Part("distinct", self.call, lambda count: Distincts(count, kind, words)),)
+        kind = self.call.argument.type
+        codes = Codes(kind)
+        return (Part("distinct", self.call, lambda count: Distincts(count, kind, codes)),)
 
     def lower(self, parts: tuple[Any, ...]) -> Any:
         """How many different values."""

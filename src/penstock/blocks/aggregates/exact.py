@@ -61,6 +61,10 @@ class Sums:
         """Subtract."""
         self.sums.merge_row(0, other.sums, 0, len(self), -1)
 
+    def accumulate(self, rows: int, backwards: bool) -> None:
+        """Let every row of cells be the sum of all up to it, or from it on."""
+        self.sums.accumulate(rows, backwards)
+
     def take(self, cells: Indices) -> Sums:
         """Copies of these cells."""
         return self._of(self.sums.taken(cells))

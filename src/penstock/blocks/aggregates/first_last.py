@@ -43,11 +43,10 @@ class Outer:
         assert vector is not None
         times = np.zeros(len(cells), np.int64) if tuples.times is None else tuples.times
         self._firsts.add(cells, times, tuples.start, tuples.mask)
-        chosen = self._firsts.rows(np.arange(len(self))) - tuples.start
-        fresh = np.flatnonzero(chosen >= 0)
-        valid = np.ones(len(cells), np.bool_) if vector.valid is None else vector.valid
-        self._valid[fresh] = valid[chosen[fresh]]
-        self._values[fresh] = values_of(rows_of(vector, chosen[fresh]))
+        numbers = np.arange(tuples.start, tuples.start + len(cells))
+        chosen = np.flatnonzero(self._firsts.rows(cells) == numbers)
+        self._valid[cells[chosen]] = True if vector.valid is None else vector.valid[chosen]
+        self._values[cells[chosen]] = values_of(rows_of(vector, chosen))
 
     def combine(self, other: Outer) -> None:
         """Keep the earlier tuple, or the later."""

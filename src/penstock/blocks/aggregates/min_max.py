@@ -52,6 +52,10 @@ class Outermost:
         """Keep the smaller value, or the larger."""
         self._extremes.merge_row(0, other._extremes, 0, len(self))
 
+    def accumulate(self, rows: int, backwards: bool) -> None:
+        """Let every row of cells have what all up to it have, or all from it on."""
+        self._extremes.accumulate(rows, backwards)
+
     def take(self, cells: Indices) -> Outermost:
         """Copies of these cells."""
         taken = self._extremes.like(len(cells))

@@ -172,7 +172,7 @@ class Engine:
         return self._processing.ignored_punctuations
 
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
-        pipeline = Pipeline(program, self.compile_predicates, flow=flow)
+        pipeline = Pipeline(program, self.compile_predicates, flow=flow, promises=derived)
         sheds = flow.admission == "shed"
         return Query(self, name, pipeline, derived, self.buffer_rows, sheds)
 

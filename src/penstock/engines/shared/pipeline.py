@@ -45,7 +45,8 @@ class Pipeline:
     With a ``share`` it does its part of a query that :func:`can_share` lets be shared: the
     pipelines of all cores together make every row once. A join stores its part of the tuples; where
     nothing is stored, each pipeline takes its part of every run. With a ``flow`` its joins are
-    shared by the cores of that flow.
+    shared by the cores of that flow. ``promises`` False: nobody reads its rows as a stream, so that
+    what aggregates promise of them need not be told.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Pipeline:
         compile_predicates: bool = True,
         share: Share | None = None,
         flow: Flow | None = None,
+        promises: bool = True,
     ) -> None:
         self.program = program
+        self._promises = promises
         self.flow = flow
         self._share = share
         self._compile = compile_predicates
@@ -86,7 +89,9 @@ class Pipeline:
         if isinstance(instruction, AggregateRows):
             source = self._layout[instruction.input]
             stream = source.stream.name if isinstance(source, ScanStream) else ""
-            return make_aggregate(instruction, stream, self.flow)
+            block = make_aggregate(instruction, stream, self.flow)
+            block.promises = self._promises
+            return block
         if isinstance(instruction, OrderRows):
             return OrderBlock(instruction)
         if isinstance(instruction, SelectRows):

@@ -181,7 +181,7 @@ class Host:
         cores = 1 if options.divided else options.cores
         place = placement(number, program, derived, cores, options.core)
         # No flow for the pipeline: the share says what this core does, and the tasks are the flow.
-        pipeline = Pipeline(program, options.compile_predicates, place.share)
+        pipeline = Pipeline(program, options.compile_predicates, place.share, promises=derived)
         if not place.here:
             pipeline.clear()
         query = HostedQuery(number, name, pipeline, derived, place)
