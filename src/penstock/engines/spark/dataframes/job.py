@@ -84,8 +84,7 @@ class Job:
                 "by_key": self.by_key,
                 "idle": self.idle,
                 "divided": [str(one.key) for one in self.keys or ()],
-                "partial": self.partial is not None,
-                "update": self.update,
+                **({"partial": True, "update": self.update} if self.partial is not None else {}),
             }
         )
 
