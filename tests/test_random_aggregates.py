@@ -216,30 +216,47 @@ def test_aggregates_are_the_oracles_whatever_the_type_of_time(
     compare(steps, sizes, TIMES[times], batch_rows=batch_rows, compile_predicates=False)
 
 
-def with_sizes_kept(steps: list[Step]) -> list[Step]:
-    """The script with no change of a RANGE: window modules are made for one."""
+def of_one_size(steps: list[Step]) -> list[Step]:
+    """The script without the changes of a RANGE that slides: window modules do not take them."""
     sizes: dict[str, str] = {}
-    made = []
+    kept = []
     for step in steps:
-        if step.verb in ("install", "change") and "SLIDE" in step.value:
-            found = re.search(r"RANGE \d+", step.value)
-            size = sizes.setdefault(step.subject, found[0] if found else "")
-            step = replace(step, value=re.sub(r"RANGE \d+", size, step.value))
-        made.append(step)
-    return made
+        if step.verb in ("install", "change"):
+            found = re.search(r"\[RANGE (\d+) SLIDE", step.value)
+            size = found[1] if found else ""
+            if step.verb == "change" and sizes.get(step.subject, size) != size:
+                continue
+            sizes[step.subject] = size
+        kept.append(step)
+    return kept
 
 
 @SOME
-@given(st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)), SIZES)
-def test_aggregates_by_window_modules_are_the_oracles(steps: list[Step], sizes: list[int]) -> None:
-    engine = Engine(compile_predicates=False)
-    steps = with_sizes_kept(steps)
-    check(steps, on_oracle(steps), run_on(engine, steps, sizes, kernel="wid"))
+@given(
+    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SIZES,
+    BATCHES,
+    st.sampled_from(sorted(TIMES)),
+)
+def test_aggregates_by_window_modules_are_the_oracles(
+    steps: list[Step], sizes: list[int], batch_rows: int, times: str
+) -> None:
+    steps, kind = of_one_size(steps), TIMES[times]
+    engine = Engine(batch_rows=batch_rows, compile_predicates=False)
+    check(steps, on_oracle(steps, kind), run_on(engine, steps, sizes, kind, kernel="wid"))
 
 
 @SOME
-@given(st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)), SIZES)
-def test_aggregates_go_on_from_a_saved_state(steps: list[Step], sizes: list[int]) -> None:
+@given(
+    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SIZES,
+    st.sampled_from(("panes", "wid")),
+)
+def test_aggregates_go_on_from_a_saved_state(
+    steps: list[Step], sizes: list[int], kernel: str
+) -> None:
+    if kernel == "wid":
+        steps = of_one_size(steps)
     pieces = itertools.count(1)
     with tempfile.TemporaryDirectory() as folder:
 
@@ -249,7 +266,7 @@ def test_aggregates_go_on_from_a_saved_state(steps: list[Step], sizes: list[int]
             engine.save(Path(folder) / "state")
             return restore(Path(folder) / "state", compile_predicates=False)
 
-        found = run_on(Engine(compile_predicates=False), steps, sizes, settle=saved)
+        found = run_on(Engine(compile_predicates=False), steps, sizes, settle=saved, kernel=kernel)
     check(steps, on_oracle(steps), found)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.crew import Crew
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
 
@@ -37,9 +38,22 @@ class NumberedRows:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def lift(self, cells: Indices | int, arrivals: Arrivals, numbers: Indices) -> None:
+    def add_counts(self, numbers: Indices, counts: Indices) -> None:
+        """Count tuples into the first cells of these rows, which rise."""
+        starts = self.starts(numbers)
+        for cells in self.partials.all.members:
+            cells.counts[starts] += counts
+        self.touch(numbers)
+
+    def lift(
+        self,
+        cells: Indices | int,
+        arrivals: Arrivals,
+        numbers: Indices,
+        crew: Crew | None = None,
+    ) -> None:
         """Fold arrivals into cells of these rows, of which some may get no tuple."""
-        self.partials.lift(cells, arrivals)
+        self.partials.lift(cells, arrivals, crew)
         self.touch(numbers)
         rows = self._rows[np.searchsorted(self.numbers, numbers)]
         counts = self.partials.rows.counts.reshape(-1, self.width)

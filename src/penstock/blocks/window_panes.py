@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
-from penstock.blocks.panes import PaneStore
+from penstock.blocks.crew import Crew
+from penstock.blocks.panes import Kept, PaneStore
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials
 from penstock.blocks.running import RunningWindows
@@ -15,11 +18,9 @@ from penstock.blocks.window_grid import WindowGrid
 class PaneWindows:
     """The windows of an aggregate, as panes. ``width`` is how many groups there is room for."""
 
-    in_order = False
-    """Whether tuples must come, and windows close, in the order in which they do."""
-
-    def __init__(self, layout: Layout, grid: WindowGrid) -> None:
+    def __init__(self, layout: Layout, grid: WindowGrid, crew: Crew | None = None) -> None:
         self._grid = grid
+        self._crew = crew
         self._store = PaneStore(layout, grid.panes_of_ticks)
         self._running = RunningWindows(self._store)
 
@@ -55,7 +56,11 @@ class PaneWindows:
 
     def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Fold arrivals, which missed no window, into their panes."""
-        self._store.lift(ticks, groups, arrivals)
+        self._store.lift(ticks, groups, arrivals, self._crew)
+
+    def count(self, ticks: Indices, kept: Callable[[int, int], Kept]) -> bool:
+        """As :meth:`lift` where nothing but tuples is counted; see :meth:`PaneStore.count`."""
+        return self._store.count(ticks, kept, self._crew)
 
     def lift_late(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Fold arrivals that missed windows which are closed by now."""
