@@ -23,6 +23,7 @@ Kept = tuple[Mask | None, tuple[Any, int] | None]
 """Which tuples count: a mask, and codes with the one that counts; None: all."""
 
 _WORTH_SHARING = 1 << 16
+_CELLS_PER_TUPLE = 4
 _SPAN = 1 << 12
 """Panes that are no farther apart are told by a table, others by sorting."""
 
@@ -60,6 +61,12 @@ class PaneStore:
             self.rows.add_counts(found + first, counts[found])
         return True
 
+    def _is_dense(self, panes: int, tuples: int) -> bool:
+        """Whether cells for all panes of a stretch are no waste, if few of them get a tuple."""
+        if self.rows.width == 1:
+            return panes <= max(_SPAN, tuples)
+        return panes * self.rows.width <= _CELLS_PER_TUPLE * tuples
+
     def lift(
         self,
         ticks: Indices,
@@ -71,7 +78,7 @@ class PaneStore:
         extent = int(ticks.min()), int(ticks.max())
         first, last = (self.panes.number(tick) for tick in extent)
         cells: Indices | int
-        if last - first > max(_SPAN, len(ticks)):
+        if last > first and not self._is_dense(last - first + 1, len(ticks)):
             numbers, places = np.unique(self.panes.numbers(ticks), return_inverse=True)
             cells = self.rows.starts(numbers)[places]
             cells = cells if groups is None else cells + groups

@@ -52,8 +52,17 @@ class PaneWindows:
         """How many panes there are, and how many windows that have a tuple and are open."""
         return {
             "panes": len(self._store.rows),
-            "windows_open": len(self.filled(opened, HIGHEST)),
+            "windows_open": self._count_open(opened),
         }
+
+    def _count_open(self, opened: int) -> int:
+        panes = self._store.rows.numbers
+        if not len(panes):
+            return 0
+        low, high = self._grid.windows_of_panes(panes)
+        low = np.maximum(low, opened)
+        low[1:] = np.maximum(low[1:], high[:-1] + 1)
+        return int(np.maximum(high - low + 1, 0).sum())
 
     def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Fold arrivals, which missed no window, into their panes."""
