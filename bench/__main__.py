@@ -21,7 +21,7 @@ GROUPS = {
     "kernels": ("kernels",),
     "flows": ("flows",),
     "aggregates": ("aggregates",),
-    "spark": ("spark_joins", "spark_rows"),
+    "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
 }
 """The benchmarks by the file that their results are in."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)

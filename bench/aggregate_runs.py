@@ -23,6 +23,7 @@ from bench.measure import rate
 from bench.trades import DDL, Facts, Part, Trades
 
 SLACK = 60
+CORES = 2
 COUNT = ("COUNT(*) AS n",)
 ALL = ("COUNT(*) AS n", "SUM({v}) AS s", "MIN({v}) AS low", "MAX({v}) AS high", "AVG({v}) AS mean")
 SUMMED = ("COUNT(*) AS n", "SUM({v}) AS s")
@@ -100,7 +101,7 @@ def contestant(work: Work, trades: Trades) -> Iterator[Contestant]:
     rows = trades.shape.rows
     with ps.connect("local", batch_rows=rows, buffer_rows=1 << 28) as engine:
         engine.sql(DDL)
-        query = engine.install(work.sql, kernel=work.kernel)
+        query = engine.install(work.sql, kernel=work.kernel, cores=CORES)
         yield Contestant(engine, query, work, work.facts(trades))
 
 

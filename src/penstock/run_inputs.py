@@ -114,6 +114,8 @@ def silent(query: Query[Any], order_by: str | None) -> set[str]:
 
 
 def first_kernel(query: Query[Any]) -> str | None:
-    """The kernel of the query's join, or of the first of them."""
-    joins = [i for i in query.program.instructions if isinstance(i, JoinStreams)]
-    return joins[0].kernel if joins else None
+    """The kernel of the query's join or aggregate, the first of them."""
+    program = query.program
+    kernels = [join.kernel for join in program.joins]
+    kernels += [aggregate.kernel for aggregate in program.aggregates]
+    return kernels[0] if kernels else None

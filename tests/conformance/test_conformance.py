@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import ScriptError
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.flow"))
@@ -38,6 +39,39 @@ def test_local_engine_meets_the_expectations(script: str, meant: ReplayResult, b
     result = replay_text(script, engine="local", batch=batch)
     assert result.failures == []
     assert result.lines == meant.lines
+
+
+SLIDING = "the kernel 'wid' has modules for windows of a RANGE that slides"
+SIZES = "query 'sums' runs on the kernel 'wid', whose modules have taken tuples in for the windows"
+NOT_FOR_MODULES = {
+    "aggregate-change-range": SIZES,
+    "aggregate-change-range-larger": SIZES,
+    "aggregate-change-rows": SLIDING,
+    "aggregate-dead-time": SLIDING,
+    "aggregate-first-last-of-rows": SLIDING,
+    "aggregate-install-mid-stream": SLIDING,
+    "aggregate-joined": "the kernel 'wid' is for aggregates, and the query has none",
+    "aggregate-of-a-join-at-end": SLIDING,
+    "aggregate-punctuation-before-install": SLIDING,
+    "aggregate-rows": SLIDING,
+    "aggregate-rows-where": SLIDING,
+}
+"""Scripts of aggregates with a query that window modules refuse, and what they say."""
+FOR_MODULES = [p for p in SCRIPTS if p.stem.startswith("aggregate-")]
+
+
+@pytest.mark.parametrize("path", FOR_MODULES, ids=lambda path: path.stem)
+def test_window_modules_meet_the_expectations(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    refused = NOT_FOR_MODULES.get(path.stem)
+    if refused is not None:
+        with pytest.raises(ScriptError, match=refused):
+            replay_text(text, engine="local", batch=1000, kernel="wid")
+        return
+    meant = run_on_oracle(text)
+    for batch in (1, 1000):
+        result = replay_text(text, engine="local", batch=batch, kernel="wid")
+        assert (result.failures, result.lines) == ([], meant.lines)
 
 
 def test_script_expects_something_and_ends(script: str) -> None:

@@ -7,12 +7,18 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.engines.spark.in_process import Cluster, standing_in
 
 import penstock as ps
-from penstock.errors import PenstockError
-from penstock.program.flow_choice import ANY_FLOW, FlowChoice
+from penstock.errors import InputError, PenstockError
+from penstock.program.compile import compile_plan
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice, decide
+from penstock.sql.bind import bind
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import parse_query
+from penstock.streams.schema import Stream
 
 STREAMS = "CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, a INT)"
 INNER = "SELECT r.id AS r, s.id AS s FROM R [ROWS 4] r JOIN S [ROWS 4] s ON r.x < s.a"
@@ -249,3 +255,27 @@ def test_single_tuples_count_as_stored_and_probed() -> None:
         [core] = q.metrics()["cores"]
         assert core["stored"] == core["probed"] == [10, 10]
         assert core["matched"] == pairs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT FIRST(R.id) AS f FROM R JOIN S ON R.x = S.a",
+        "SELECT R.id FROM R JOIN S ON R.x = S.a ORDER BY R.x",
+        "SELECT R.id FROM R JOIN S ON R.x = S.a LIMIT 3",
+    ],
+)
+def test_what_depends_on_the_order_of_a_join_gets_it(text: str) -> None:
+    streams = [
+        Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int64()}), bounded=True),
+        Stream.of("S", pa.schema({"id": pa.int64(), "a": pa.int64()}), bounded=True),
+    ]
+    catalog = Catalog(streams, windows_required=False)
+    program = compile_plan(bind(parse_query(text), catalog))
+    assert decide(FlowChoice("splitjoin", 2), program).order == "inner"
+    with pytest.raises(InputError) as error:
+        decide(FlowChoice("handshake", 2), program)
+    assert str(error.value) == (
+        "the flow handshake offers no order, and FIRST, LAST, ORDER BY and LIMIT over a join take "
+        "its rows in the order of their arrival\nAsk for the flow splitjoin."
+    )

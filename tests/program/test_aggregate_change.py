@@ -141,3 +141,17 @@ def test_refused(program: Callable[..., Program], before: str, after: str, messa
     with pytest.raises(PenstockError) as caught:
         check_change("q", program(before), program(after))
     assert str(caught.value) == message
+
+
+def test_modules_keep_their_size(program: Callable[..., Program]) -> None:
+    before = program(f"SELECT COUNT(*) {FROM}", "wid")
+    other = FROM.replace("90", "120")
+    check_change("q", before, program(f"SELECT COUNT(*), MAX(x) {FROM} WHERE x > 1", "wid"))
+    check_change("q", before, program(f"SELECT COUNT(*) {FROM.replace(']', ' SLACK 9]')}", "wid"))
+    with pytest.raises(PenstockError) as caught:
+        check_change("q", before, program(f"SELECT COUNT(*) {other}", "wid"))
+    assert str(caught.value) == (
+        "query 'q' runs on the kernel 'wid', whose modules have taken tuples in for the windows "
+        "[RANGE 90 SLIDE 60 WATTR i] on i; a change cannot make them [RANGE 120 SLIDE 60 WATTR i] "
+        f"on i\n{NEW_QUERY}"
+    )

@@ -22,23 +22,26 @@ import pyarrow as pa
 from penstock.blocks.aggregate_clock import Closings, CountClock, EndClock, Judged, WindowClock
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.crew import Crew
 from penstock.blocks.emission import Emissions, Span
+from penstock.blocks.panes import Kept
 from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
+from penstock.blocks.picked import picked
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.time_clock import TimeClock
-from penstock.blocks.wid import WindowModules
+from penstock.blocks.wid import WindowModules, modules_of
 from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
 from penstock.kernels.evaluate import evaluate, select
 from penstock.kernels.groups import Groups
 from penstock.kernels.survey import HIGHEST, LOWEST
 from penstock.kernels.vector import Failures, Mask, Vector, vector_of
-from penstock.program.aggregate_kernel import window_modules
+from penstock.kernels.words import code_of
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Expression
-from penstock.streams.batches import no_rows, take
+from penstock.streams.batches import no_rows
 from penstock.streams.windows import Sliding, SlidingRows
 
 MOST_CELLS = 1 << 18
@@ -57,14 +60,12 @@ def clock_of(instruction: AggregateRows, stream: str) -> WindowClock:
 
 
 def windows_of(
-    instruction: AggregateRows, layout: Layout, grid: WindowGrid
+    instruction: AggregateRows, layout: Layout, grid: WindowGrid, crew: Crew | None
 ) -> PaneWindows | WindowModules:
     """What keeps the windows of an aggregate, by its kernel."""
-    window = instruction.window
-    if instruction.kernel == "wid" and isinstance(window, Sliding):
-        count = window_modules(window.size, window.slide, window.slack or 0)
-        return WindowModules(layout, grid, count)
-    return PaneWindows(layout, grid)
+    if instruction.kernel == "wid" and isinstance(instruction.window, Sliding):
+        return WindowModules(layout, grid, modules_of(instruction.window))
+    return PaneWindows(layout, grid, crew)
 
 
 class AggregateBlock:
@@ -76,10 +77,13 @@ class AggregateBlock:
         The calls, keys and windows; :meth:`program` takes another one later.
     stream
         The name of the input, for letters.
+    crew
+        Threads that divide a run's tuples among them, if there are any.
     """
 
-    def __init__(self, instruction: AggregateRows, stream: str) -> None:
+    def __init__(self, instruction: AggregateRows, stream: str, crew: Crew | None = None) -> None:
         self.failures = Failures()
+        self._crew = crew
         self.promises = True
         """Whether anybody wants to know what is promised of its rows."""
         self._programs = 0
@@ -92,7 +96,7 @@ class AggregateBlock:
         self._layout = Layout(instruction.calls, instruction.counted, since)
         self._groups = Groups([key.type for key in instruction.keys])
         self.clock = clock_of(instruction, stream)
-        self.windows = windows_of(instruction, self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid, crew)
         self._configure(instruction)
 
     def _configure(self, instruction: AggregateRows) -> None:
@@ -106,6 +110,8 @@ class AggregateBlock:
         self._layout = self._layout.changed(instruction.calls, instruction.counted, self._programs)
         self.clock.program(instruction)
         self.windows.program(self._layout, self.clock.grid)
+        if isinstance(self.windows, WindowModules) and isinstance(instruction.window, Sliding):
+            self.windows.resize(modules_of(instruction.window))
         self._configure(instruction)
 
     @property
@@ -154,12 +160,15 @@ class AggregateBlock:
 
     def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
         """Fold the tuples in and close windows, in the order that this file's argument asks for."""
+        if self._counts_alone(judged):
+            yield from self._closed(events, 0, len(events))
+            return
         passed = self._passed(judged)
         done = 0
         if passed is None or len(passed):
             arrivals, groups = self._arrivals(judged, passed)
             ticks = judged.ticks if passed is None else judged.ticks[passed]
-            if not len(judged.behind) and not (self.windows.in_order and len(events)):
+            if not len(judged.behind):
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
@@ -173,6 +182,33 @@ class AggregateBlock:
                     lift(ticks[those], mine, some)
         yield from self._closed(events, done, len(events))
 
+    def _counts_alone(self, judged: Judged) -> bool:
+        """Count the tuples, if nothing else is asked and none is late; False if not."""
+        windows, grid, run = self.windows, self.clock.grid, judged.run
+        if not self._layout.counts_alone or self._instruction.keys:
+            return False
+        if not isinstance(windows, PaneWindows):
+            return False
+        if not len(run) or len(judged.behind) or grid.size < grid.slide:
+            return False
+        failures: list[Failures] = []
+
+        def kept(start: int, stop: int) -> Kept:
+            if self._instruction.where == TRUE:
+                return None, None
+            inputs = [batch.slice(start, stop - start) for batch in run.inputs]
+            equal = code_of(self._instruction.where, inputs[0]) if len(inputs) == 1 else None
+            if equal is not None:
+                return None, equal
+            failures.append(Failures())
+            return select(inputs, self._instruction.where, failures[-1]), None
+
+        if not windows.count(judged.ticks, kept):
+            return False
+        self.failures.count += sum(each.count for each in failures)
+        self._numbers += len(run)
+        return True
+
     def _turns(
         self, judged: Judged, events: Emissions, rows: Indices, ticks: Indices
     ) -> Iterator[tuple[int, Indices, bool]]:
@@ -181,11 +217,6 @@ class AggregateBlock:
         First those in time. Those that missed windows follow those windows; the others of theirs
         are still open, or they are not folded in at all.
         """
-        if self.windows.in_order:
-            before = events.before_row(rows)
-            for stop in np.unique(before).tolist():
-                yield stop, np.flatnonzero(before == stop), False
-            return
         behind = np.isin(rows, judged.behind)
         if not behind.all():
             yield 0, np.flatnonzero(~behind), False
@@ -212,7 +243,7 @@ class AggregateBlock:
         """What the calls want to know of the tuples that passed, and the group of each."""
         inputs, times, length = judged.run.inputs, judged.times, len(judged.run)
         if passed is not None:
-            inputs = tuple(take(batch, passed) for batch in inputs)
+            inputs = tuple(picked(batch, passed) for batch in inputs)
             times = None if times is None else times[passed]
             length = len(passed)
         arguments: dict[Expression, Vector] = {}
@@ -263,7 +294,8 @@ class AggregateBlock:
         """The windows before ``stop`` that are due and have rows, in parts of a bounded size."""
         most = max(1, MOST_CELLS // self.windows.width)
         if self._instruction.window is None and not self._instruction.keys:
-            yield np.zeros(1, np.int64)
+            if stop == HIGHEST:  # at the end, and not where a change lets close what it may
+                yield np.zeros(1, np.int64)
         elif not self._instruction.emit_empty:
             windows = self.windows.filled(self._due, stop)
             for first in range(0, len(windows), most):
@@ -286,6 +318,11 @@ class AggregateBlock:
             self._groups.keep(live)
             self.windows.renumber(live)
             self._numbering += 1
+
+    def close(self) -> None:
+        """Let the threads go."""
+        if self._crew is not None:
+            self._crew.close()
 
     # -- state ------------------------------------------------------------------------------
 
@@ -323,7 +360,7 @@ class AggregateBlock:
         instruction = self._instruction
         self._layout = Layout(instruction.calls, instruction.counted, values["since"])
         self.clock.load(values["clock"])
-        self.windows = windows_of(instruction, self._layout, self.clock.grid)
+        self.windows = windows_of(instruction, self._layout, self.clock.grid, self._crew)
         if self._instruction.keys:
             self._groups = Groups([key.type for key in self._instruction.keys])
             for batch in state.rows["groups"][1]:

@@ -28,8 +28,13 @@ class Attribute:
         self.kind: Any = kind
 
     def ticks(self, batch: pa.RecordBatch) -> Indices:
-        """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.screen`."""
+        """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.screen`.
+
+        Ticks of 32 bits stay so: whoever computes with them makes them wider.
+        """
         values = np.asarray(vector_of(batch.column(self.column)).values)
+        if self.factor == 1 and values.dtype == np.int32:
+            return values
         ticks = values.astype(np.int64, copy=False)
         return ticks * self.factor if self.factor != 1 else ticks
 

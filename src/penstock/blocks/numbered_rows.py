@@ -8,10 +8,24 @@ from __future__ import annotations
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
+from penstock.blocks.crew import Crew
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
+from penstock.errors import PenstockError
 
 _FEWEST = 8
+_WASTEFUL = 8
+"""Times as many rows as there could be, from which on room is given back."""
+_MOST_CELLS = 1 << 31
+
+
+def _check(rows: int, width: int) -> None:
+    """Refuse more cells than can be numbered."""
+    if rows * width >= _MOST_CELLS:
+        raise PenstockError(
+            f"{width} groups in {rows} panes or windows are more than 2^31 partial results",
+            "Give the query a shorter RANGE, a longer SLIDE, or fewer groups.",
+        )
 
 
 class NumberedRows:
@@ -37,9 +51,22 @@ class NumberedRows:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def lift(self, cells: Indices | int, arrivals: Arrivals, numbers: Indices) -> None:
+    def add_counts(self, numbers: Indices, counts: Indices) -> None:
+        """Count tuples into the first cells of these rows, which rise."""
+        starts = self.starts(numbers)
+        for cells in self.partials.all.members:
+            cells.counts[starts] += counts
+        self.touch(numbers)
+
+    def lift(
+        self,
+        cells: Indices | int,
+        arrivals: Arrivals,
+        numbers: Indices,
+        crew: Crew | None = None,
+    ) -> None:
         """Fold arrivals into cells of these rows, of which some may get no tuple."""
-        self.partials.lift(cells, arrivals)
+        self.partials.lift(cells, arrivals, crew)
         self.touch(numbers)
         rows = self._rows[np.searchsorted(self.numbers, numbers)]
         counts = self.partials.rows.counts.reshape(-1, self.width)
@@ -81,6 +108,7 @@ class NumberedRows:
             return
         had = len(self.partials) // self.width
         more = max(missing, had)
+        _check(had + more, self.width)
         cells = np.arange(had * self.width)
         self.partials.spread((had + more) * self.width, cells, cells)
         self._free = np.concatenate((np.arange(had, had + more)[::-1], self._free))
@@ -88,6 +116,7 @@ class NumberedRows:
     def widen(self, width: int) -> None:
         """Have room for that many groups."""
         rows = len(self.partials) // self.width
+        _check(rows, width)
         cells = np.arange(rows * self.width)
         new = cells // self.width * width + cells % self.width
         self.partials.spread(rows * width, new, cells)
@@ -134,6 +163,17 @@ class NumberedRows:
         self.numbers = np.delete(self.numbers, places)
         self._rows = np.delete(self._rows, places)
         self._versions = np.delete(self._versions, places)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Give back the room of rows that are gone, if it is most of it."""
+        had, wanted = len(self.partials) // self.width, max(_FEWEST, 2 * len(self))
+        if had <= _WASTEFUL * wanted:
+            return
+        cells = cells_of_rows(self._rows, self.width)
+        self.partials.spread(wanted * self.width, np.arange(len(cells)), cells)
+        self._rows = np.arange(len(self))
+        self._free = np.arange(len(self), wanted)[::-1]
 
     # -- state ------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class OrderBlock:
             starts = np.searchsorted(sorted_windows, sorted_windows)
             order = order[np.arange(len(order)) - starts < self._limit]
         inputs = tuple(take(batch, order) for batch in run.inputs)
-        return replace(run, inputs=inputs, positions=run.positions[order], ties=None)
+        return replace(run, inputs=inputs, at=run.positions[order], ties=None)
 
     def _order(self, inputs: Sequence[pa.RecordBatch], windows: Indices | None) -> Indices:
         """The rows by window and by the sort keys."""

@@ -5,13 +5,25 @@ A tuple is folded into its pane, whatever the number of windows that the pane be
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.crew import Crew
 from penstock.blocks.numbered_rows import NumberedRows
 from penstock.blocks.partials import Arrivals, Layout
+from penstock.kernels.folding import count_in_panes
 from penstock.kernels.panes import Panes, cells_of
+from penstock.kernels.vector import Mask
 
+Kept = tuple[Mask | None, tuple[Any, int] | None]
+"""Which tuples count: a mask, and codes with the one that counts; None: all."""
+
+_WORTH_SHARING = 1 << 16
+_CELLS_PER_TUPLE = 4
 _SPAN = 1 << 12
 """Panes that are no farther apart are told by a table, others by sorting."""
 
@@ -23,12 +35,50 @@ class PaneStore:
         self.panes = panes
         self.rows = NumberedRows(layout)
 
-    def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+    def count(self, ticks: Indices, kept: Callable[[int, int], Kept], crew: Crew | None) -> bool:
+        """Count tuples, one at least, into their panes; False if they are too far apart for that.
+
+        ``kept`` tells which of the tuples from one to before another count.
+        """
+        extent = int(ticks.min()), int(ticks.max())
+        first, last = (self.panes.number(tick) for tick in extent)
+        if last - first > max(_SPAN, len(ticks) // 16):
+            return False
+
+        def counted(start: int, stop: int) -> Indices:
+            counts = np.zeros(last - first + 1, np.int64)
+            count_in_panes(ticks[start:stop], extent, self.panes, counts, *kept(start, stop))
+            return counts
+
+        if crew is None or len(ticks) < _WORTH_SHARING:
+            counts = counted(0, len(ticks))
+        else:
+            cuts = [len(ticks) * i // crew.cores for i in range(crew.cores + 1)]
+            tasks = [lambda _, a=a, b=b: counted(a, b) for a, b in pairwise(cuts)]
+            counts = np.sum(crew.share(tasks), axis=0)
+        found = np.flatnonzero(counts)
+        if len(found):
+            self.rows.add_counts(found + first, counts[found])
+        return True
+
+    def _is_dense(self, panes: int, tuples: int) -> bool:
+        """Whether cells for all panes of a stretch are no waste, if few of them get a tuple."""
+        if self.rows.width == 1:
+            return panes <= max(_SPAN, tuples)
+        return panes * self.rows.width <= _CELLS_PER_TUPLE * tuples
+
+    def lift(
+        self,
+        ticks: Indices,
+        groups: Indices | None,
+        arrivals: Arrivals,
+        crew: Crew | None = None,
+    ) -> None:
         """Fold arrivals, one at least, into the panes of their ticks."""
         extent = int(ticks.min()), int(ticks.max())
         first, last = (self.panes.number(tick) for tick in extent)
         cells: Indices | int
-        if last - first > max(_SPAN, len(ticks)):
+        if last > first and not self._is_dense(last - first + 1, len(ticks)):
             numbers, places = np.unique(self.panes.numbers(ticks), return_inverse=True)
             cells = self.rows.starts(numbers)[places]
             cells = cells if groups is None else cells + groups
@@ -39,4 +89,4 @@ class PaneStore:
                 cells = cells_of(ticks, extent, self.panes, starts, groups)
             else:
                 cells = int(starts[0]) if groups is None else groups + np.int32(starts[0])
-        self.rows.lift(cells, arrivals, numbers)
+        self.rows.lift(cells, arrivals, numbers, crew)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,17 @@ from penstock.blocks.aggregates.cells import (
     Indices,
     Lifting,
     Part,
+    part_of,
     rows_of,
 )
 from penstock.blocks.aggregates.count import Counts
+from penstock.blocks.crew import Crew
 from penstock.kernels.vector import Mask, Vector
 from penstock.sql.expressions import TRUE, Expression
 from penstock.sql.plan import Call
+
+TUPLES_PER_CELL = 4
+"""Tuples for each cell from which on it pays to give every thread cells of its own."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,16 @@ class Arrivals:
             {argument: rows_of(vector, rows) for argument, vector in self.arguments.items()},
             {condition: mask[rows] for condition, mask in self.filters.items()},
             None if self.times is None else self.times[rows],
+        )
+
+    def part(self, start: int, stop: int) -> Arrivals:
+        """Neighbouring ones of them, with the numbers that they have."""
+        return Arrivals(
+            stop - start,
+            self.start + start,
+            {argument: part_of(vector, start, stop) for argument, vector in self.arguments.items()},
+            {condition: mask[start:stop] for condition, mask in self.filters.items()},
+            None if self.times is None else self.times[start:stop],
         )
 
     def lifting(self, call: Call | None, cells: Indices | int) -> Lifting:
@@ -105,6 +120,12 @@ class Layout:
         """The layout of other calls; those that stay keep the program that they came with."""
         known = dict(zip(self.counted, self.since, strict=True))
         return Layout(calls, counted, [known.get(call, program) for call in counted or calls])
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether no call asks for more than the number of tuples."""
+        plain = (part.call.argument is None and part.call.condition == TRUE for part in self.parts)
+        return all(call.name == "count" for call in self.calls) and all(plain)
 
     def lower(self, parts: Sequence[Cells]) -> list[Any]:
         """The results of every call; :class:`DoesNotFit` with the first cell of all."""
@@ -254,9 +275,27 @@ class Partials:
         wider.put(new, self.all.take(old))
         self.all = wider
 
-    def lift(self, cells: Indices | int, arrivals: Arrivals) -> None:
-        """Fold arrivals into their cells."""
-        self.lift_into(self.all, range(len(self.all.members)), cells, arrivals)
+    def lift(self, cells: Indices | int, arrivals: Arrivals, crew: Crew | None = None) -> None:
+        """Fold arrivals into their cells; a crew divides them, if they are many beside the cells.
+
+        Each of it has cells of its own, which become one in the end.
+        """
+        every = range(len(self.all.members))
+        shared = crew is not None and all(getattr(c, "can_share", False) for c in self.all.members)
+        if crew is None or not shared or arrivals.length < TUPLES_PER_CELL * len(self):
+            self.lift_into(self.all, every, cells, arrivals)
+            return
+        cuts = [arrivals.length * i // crew.cores for i in range(crew.cores + 1)]
+
+        def task(bundle: Bundle, start: int, stop: int) -> Callable[[int], None]:
+            mine = cells if isinstance(cells, int) else cells[start:stop]
+            return lambda _: self.lift_into(bundle, every, mine, arrivals.part(start, stop))
+
+        others = [self.all.like(len(self)) for _ in cuts[2:]]
+        parts = zip([self.all, *others], cuts, cuts[1:], strict=False)
+        crew.share([task(*part) for part in parts])
+        for other in others:
+            self.all.combine(other)
 
     def lift_into(
         self, bundle: Bundle, places: Iterable[int], cells: Indices | int, arrivals: Arrivals

@@ -80,7 +80,7 @@ class Run:
     inputs
         The columns, as one batch per side: one for a stream, two after a join (whose rows have a
         left and a right part). All of the same length.
-    positions
+    at
         The position in the engine's input that each row belongs to; never falling.
     controls
         Promises and the end, by position. At one position they come after the rows.
@@ -92,13 +92,24 @@ class Run:
     """
 
     inputs: tuple[pa.RecordBatch, ...]
-    positions: Positions
+    at: Positions | range
     controls: tuple[Control, ...] = ()
     letters: tuple[Letters, ...] = field(default=())
     ties: Positions | None = None
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.at)
+
+    @functools.cached_property
+    def positions(self) -> Positions:
+        """The position of each row; those that follow one another are counted when asked for."""
+        if isinstance(self.at, range):
+            return np.arange(self.at.start, self.at.stop, dtype=np.int64)
+        return self.at
+
+    def positions_of(self, rows: Positions) -> Positions:
+        """The positions of some rows."""
+        return self.at.start + rows if isinstance(self.at, range) else self.at[rows]
 
     @functools.cached_property
     def plain(self) -> Run:

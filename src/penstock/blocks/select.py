@@ -42,7 +42,7 @@ class SelectBlock:
         passed = np.flatnonzero(mask)
         kept = tuple(take(batch, passed) for batch in run.inputs)
         ties = None if run.ties is None else run.ties.take(passed)
-        return replace(run, inputs=kept, positions=run.positions.take(passed), ties=ties)
+        return replace(run, inputs=kept, at=run.positions.take(passed), ties=ties)
 
     def save(self) -> BlockState:
         """What it has counted; it remembers nothing else."""

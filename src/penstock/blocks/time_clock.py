@@ -79,7 +79,7 @@ class TimeClock:
             if control is not None:
                 stop = int(np.searchsorted(run.positions, control.position, side="right"))
             if stop > done:
-                late, promises = self._take(ticks[done:stop], run.positions, done, events)
+                late, promises = self._take(ticks[done:stop], run, done, events)
                 behind.append(late)
                 promised.append(promises)
             done = stop
@@ -95,7 +95,7 @@ class TimeClock:
         return Judged(run, ticks, ticks, opened, events.closings(), rows, letters, ended)
 
     def _take(
-        self, ticks: Indices, positions: Indices, start: int, events: _Events
+        self, ticks: Indices, run: Run, start: int, events: _Events
     ) -> tuple[Indices, Indices]:
         """Let tuples close windows; rows that belong to a closed one, and what was promised then.
 
@@ -103,7 +103,7 @@ class TimeClock:
         """
         slack = self.punctuator.slack
         if events.open == LOWEST and self.grid.first is not None and slack is not None:
-            events.add(positions[start : start + 1], [self.grid.first], [start + 1])
+            events.add(run.positions_of(np.array([start])), [self.grid.first], [start + 1])
         border = LOWEST
         if events.open > (LOWEST if self.grid.first is None else self.grid.first):
             border = max(LOWEST, self.grid.end(events.open - 1))
@@ -111,7 +111,7 @@ class TimeClock:
         found = survey(ticks, seen, border, None if slack is None else int(slack), self.grid.ends)
         windows = (found.borders - self.grid.end(0)) // self.grid.slide + 1
         rows = start + found.closings
-        events.add(positions[rows], windows, rows + 1)
+        events.add(run.positions_of(rows), windows, rows + 1)
         late: Indices = found.late
         if self.grid.size < self.grid.slide and len(late):
             late = late[self.grid.first_of(ticks[late]) <= self.grid.last_of(ticks[late])]

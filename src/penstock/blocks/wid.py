@@ -1,91 +1,202 @@
-"""Kernel ``wid``: window-aggregation modules, as in the circuit of Oge et al. 2013 §V-B.
+"""Kernel ``wid``: window-aggregation modules and a union, as in Oge et al. 2013 §V-B.
 
-Each module has one window at a time, in two registers, ``win_begin`` and ``win_end``. Every tuple
-goes to all modules: those whose signal *eis* it asserts take it. A punctuation goes to all modules
-too: where it asserts *eos*, the module gives its result to the union, begins anew, and takes the
-window that is ``N_WIN`` slides later. So ``N_WIN`` modules serve all windows that can be open as
-long as tuples keep to the slack (equations 1 and 2).
+``N_WIN`` modules have one window each. A control module keeps where its window begins and ends
+(Algorithm 1) and makes two signals (Algorithm 2): *eis*, which lets a tuple into the aggregation
+module, and *eos*, at which that one gives its result to the union and begins anew, with the window
+that is ``N_WIN`` slides later. In a circuit all modules look at a tuple in the same cycle. Here
+tuples of a batch are folded in together, once for each of their windows, so a tuple costs as much
+as it has windows.
 
-The circuit moves each module once per punctuation, hands out one result per cycle, and ignores
-tuples that are ahead of all modules, or behind. Here modules move on until nothing is left to
-close, the union hands out all that is closed, oldest first, and a tuple that is in an open window
-that no module has gets a module for that window alone: nothing is lost. The tuple that moves the
-promise is often such a one, since it counts before what it closes is closed.
+Three things differ from the circuit, so that nothing is lost. It moves a module once per
+punctuation and hands out one result per cycle; here modules move on until their windows are open,
+and the union hands out all that was closed, oldest first. It ignores a tuple that is ahead of every
+module; here a module is added for each such window. And it has a module take up its next window
+only when the last one is closed; of a batch, tuples that come after a punctuation are folded in
+before the window that it closes is handed out, which is the same, since they are not in that
+window.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
-from penstock.blocks.numbered_rows import NumberedRows
-from penstock.blocks.partials import Arrivals, Layout, Partials, cells_of_rows
+from penstock.blocks.panes import PaneStore
+from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
 from penstock.blocks.window_grid import WindowGrid
+from penstock.kernels.panes import Panes
 from penstock.kernels.survey import HIGHEST, LOWEST
 from penstock.kernels.vector import Mask
+from penstock.program.aggregate_kernel import window_modules
+from penstock.streams.windows import Sliding
+
+_PAIRS = 1 << 16
+"""Of small batches, so many pairs of a tuple and a module are folded in at a time."""
+_ITSELF = Panes(0, 1, 0)
+
+
+def modules_of(window: Sliding) -> int:
+    """``N_WIN`` of a window clause."""
+    return window_modules(window.size, window.slide, window.slack or 0)
 
 
 class ControlModules:
-    """The registers of all control modules (Algorithm 1), and the signals they make (Algorithm 2).
+    """The registers and signals of ``count`` control modules.
 
-    >>> modules = ControlModules(count=3, start=0, slide=10, size=20)
-    >>> modules.eis(np.array([5, 15, 25]), 1).tolist()
-    [False, True, True]
-    >>> modules.eos(31).tolist()
-    [True, True, False]
-    >>> modules.update(31)
+    ``windows`` has the number of each module's window, which says where it begins and ends even if
+    that is beyond 64 bits; there are none before the first tuple, unless START AT says where to
+    begin. No window before ``opened`` is open.
+
+    >>> modules = ControlModules(3, WindowGrid.of(Sliding(size=20, slide=10, start=0)))
     >>> modules.win_begin.tolist(), modules.win_end.tolist()
-    ([30, 40, 20], [50, 60, 40])
+    ([0, 10, 20], [20, 30, 40])
+    >>> [windows.tolist() for windows in modules.eis(np.array([5, 25]))]
+    [[0, 1], [0, 2]]
+    >>> modules.punctuate(3)
+    >>> modules.win_begin.tolist(), modules.win_end.tolist()
+    ([30, 40, 50], [50, 60, 70])
     """
 
-    def __init__(self, count: int, start: int, slide: int, size: int) -> None:
-        self._turn = count * slide
-        self.win_begin: Indices = start + np.arange(count) * slide
-        self.win_end: Indices = self.win_begin + size
+    def __init__(self, count: int, grid: WindowGrid) -> None:
+        self.count = count
+        self.grid = grid
+        self.opened = LOWEST
+        self.windows: Indices = np.empty(0, np.int64)
+        if grid.first is not None:
+            self.start(grid.first)
 
-    def __len__(self) -> int:
-        return len(self.win_begin)
+    def start(self, window: int) -> None:
+        """Algorithm 1, initialization: one window after another, from this one on."""
+        self.windows = np.arange(window, min(window, HIGHEST - self.count) + self.count)
 
-    def eis(self, ticks: Indices, module: int) -> Mask:
-        """Enable input: which tuples the module takes."""
-        taken: Mask = (self.win_begin[module] <= ticks) & (ticks < self.win_end[module])
-        return taken
+    @property
+    def win_begin(self) -> Indices:
+        """The first tick of each module's window."""
+        return self.windows * self.grid.slide + self.grid.begin(0)
 
-    def eos(self, punctuation: int) -> Mask:
-        """End of stream: which modules have a window that a punctuation closes."""
-        closed: Mask = self.win_end <= punctuation
-        return closed
+    @property
+    def win_end(self) -> Indices:
+        """The first tick after each module's window."""
+        return self.windows * self.grid.slide + self.grid.end(0)
 
-    def update(self, punctuation: int) -> None:
-        """Give every module whose window is closed its next one that is not."""
-        behind = np.maximum(punctuation - self.win_end, -1)
-        turns = behind // self._turn + 1
-        self.win_begin = self.win_begin + turns * self._turn
-        self.win_end = self.win_end + turns * self._turn
+    def eis(self, ticks: Indices) -> tuple[Indices, Indices]:
+        """Algorithm 2, enable input stream: the first and the last window that takes each tuple.
+
+        Those between take it too; if the last is before the first, none does. A window that no
+        module has yet is among them: it gets one.
+        """
+        if not len(self.windows):
+            self.start(int(self.grid.first_of(ticks[:1])[0]))
+        return np.maximum(self.grid.first_of(ticks), self.opened), self.grid.last_of(ticks)
+
+    def eos(self, opened: int) -> Mask:
+        """Algorithm 2, end of stream: the modules whose windows are before the first open one."""
+        ended: Mask = self.windows < opened
+        return ended
+
+    def punctuate(self, opened: int) -> None:
+        """Algorithm 1, synchronous update, again and again until no module has a closed window."""
+        self.opened = opened
+        if opened > HIGHEST - 2 * self.count:
+            return  # no tuple will come
+        if not len(self.windows):
+            self.start(opened)
+        ended = self.eos(opened)
+        if ended.any():
+            turns = -((self.windows[ended] - opened) // self.count)
+            self.windows[ended] += turns * self.count
+
+    def resize(self, count: int) -> None:
+        """Be another number of modules; the oldest window is the same."""
+        self.count = count
+        if len(self.windows):
+            self.start(int(self.windows.min()))
+
+    def added(self, windows: Indices) -> int:
+        """How many of these windows, all different, no module has: a module is added for each."""
+        if not len(self.windows):
+            return len(windows)
+        first = int(self.windows.min())
+        return int(np.count_nonzero((windows < first) | (windows >= first + self.count)))
+
+
+class AggregationModules:
+    """The partial results of windows, one per call and group. A module has one window's.
+
+    ``numbers`` counts what was folded in: a tuple has a number for each of its windows, by which
+    FIRST and LAST order tuples of the same time. These have the same windows, so it is the order
+    of their arrival.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.store = PaneStore(layout, _ITSELF)
+        self.numbers = 0
+
+    def lift(
+        self,
+        enabled: tuple[Indices, Indices],
+        groups: Indices | None,
+        arrivals: Arrivals,
+    ) -> None:
+        """Fold each tuple into the windows, first and last, whose *eis* it asserts."""
+        first, last = enabled
+        counts = np.where(last < first, 0, last - first + 1)
+        windows = int(counts.max())
+        step = max(1, _PAIRS // len(counts))
+        for done in range(0, windows, step):
+            which = np.arange(done, min(done + step, windows))
+            if len(which) == 1 and int(counts.min()) > done:
+                self._fold(last - done, groups, replace(arrivals, start=self.numbers))
+                continue
+            back, rows = np.nonzero(counts > which[:, None])
+            mine = None if groups is None else groups[rows]
+            some = arrivals.only(rows, self.numbers)
+            self._fold(last[rows] - which[back], mine, some)
+
+    def _fold(self, windows: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        self.numbers += arrivals.length
+        self.store.lift(windows, groups, arrivals)
+
+
+class Union:
+    """Merges the results of modules into one stream, oldest window first."""
+
+    def __init__(self, modules: AggregationModules) -> None:
+        self._modules = modules
+
+    def merge(self, windows: Indices) -> Bundle:
+        """A row of cells for each of these windows, which rise and leave out none with a tuple."""
+        store = self._modules.store.rows
+        known, rows = store.gather(int(windows[0]), int(windows[-1]) + 1)
+        if len(known) == len(windows):
+            return rows
+        made = store.partials.all.like(len(windows) * store.width)
+        if len(known):
+            made.put(cells_of_rows(np.searchsorted(windows, known), store.width), rows)
+        return made
 
 
 class WindowModules:
-    """The windows of an aggregate, each in a module. Tuples come, and windows close, in order.
-
-    ``added`` counts the modules that were added for single windows.
-    """
-
-    in_order = True
+    """The windows of an aggregate, as modules. ``width`` is how many groups there is room for."""
 
     def __init__(self, layout: Layout, grid: WindowGrid, count: int) -> None:
-        self._grid = grid
-        self._count = count
-        self._rows = NumberedRows(layout)
-        self._control: ControlModules | None = None
-        self._oldest = LOWEST
-        self.added = 0
+        self.control = ControlModules(count, grid)
+        self._aggregation = AggregationModules(layout)
+        self._union = Union(self._aggregation)
+        self._rows = self._aggregation.store.rows
 
     def program(self, layout: Layout, grid: WindowGrid) -> None:
-        """Take other calls; the windows are as they were."""
-        assert grid == self._grid
+        """Take other calls; the windows stay."""
+        assert grid.size == self.control.grid.size
         if layout.keys != self._rows.partials.layout.keys:
             self._rows.touch(self._rows.numbers)
         self._rows.partials.program(layout)
+
+    def resize(self, count: int) -> None:
+        """Be another number of modules, for another slack."""
+        self.control.resize(count)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -98,66 +209,21 @@ class WindowModules:
     def nbytes(self) -> int:
         return self._rows.nbytes
 
-    @property
-    def version(self) -> int:
-        return self._rows.version
-
     def measures(self, opened: int) -> dict[str, int]:
         """How many modules there are, and how many windows that have a tuple and are open."""
-        modules = 0 if self._control is None else len(self._control)
-        windows = len(self.filled(opened, HIGHEST))
-        return {"modules": modules, "modules_added": self.added, "windows_open": windows}
+        windows = self.filled(opened, HIGHEST)
+        return {
+            "modules": self.control.count + self.control.added(windows),
+            "windows_open": len(windows),
+        }
 
     def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
-        """Show tuples to all modules; those that are in an open window of none get one."""
-        control = self._control
-        if control is None:
-            first = int(self._grid.first_of(ticks[:1])[0])
-            begin = self._grid.begin(first)
-            control = ControlModules(self._count, begin, self._grid.slide, self._grid.size)
-            self._control = control
-        for module in range(len(control)):
-            taken = np.flatnonzero(control.eis(ticks, module))
-            if len(taken):
-                window = self._window(int(control.win_begin[module]))
-                self._take(window, taken, groups, arrivals)
-        self._take_others(control, ticks, groups, arrivals)
+        """Fold arrivals, one at least, into the modules that take them."""
+        self._aggregation.lift(self.control.eis(ticks), groups, arrivals)
 
-    lift_late = lift
-
-    def _window(self, begin: int) -> int:
-        return (begin - self._grid.begin(0)) // self._grid.slide
-
-    def _take(
-        self, window: int, taken: Indices, groups: Indices | None, arrivals: Arrivals
-    ) -> None:
-        """Let the module of a window fold tuples into its result."""
-        numbers = np.array([window])
-        start = int(self._rows.starts(numbers)[0])
-        cells = start if groups is None else groups[taken] + np.int32(start)
-        some = arrivals if len(taken) == arrivals.length else arrivals.only(taken, arrivals.start)
-        self._rows.lift(cells, some, numbers)
-
-    def _take_others(
-        self,
-        control: ControlModules,
-        ticks: Indices,
-        groups: Indices | None,
-        arrivals: Arrivals,
-    ) -> None:
-        """Fold tuples into open windows that no module has."""
-        low = self._window(int(control.win_begin.min()))
-        high = self._window(int(control.win_begin.max()))
-        first = np.maximum(self._grid.first_of(ticks), self._oldest)
-        last = self._grid.last_of(ticks)
-        outside = np.flatnonzero((first <= last) & ((first < low) | (last > high)))
-        windows: set[int] = set()
-        for begin, end in set(zip(first[outside].tolist(), last[outside].tolist(), strict=True)):
-            windows.update(range(begin, min(low, end + 1)), range(max(begin, high + 1), end + 1))
-        for window in sorted(windows):
-            self.added += window not in self._rows.numbers
-            taken = np.flatnonzero((first <= window) & (window <= last))
-            self._take(window, taken, groups, arrivals)
+    def lift_late(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
+        """The same for arrivals that missed windows: modules that have moved on ignore them."""
+        self.lift(ticks, groups, arrivals)
 
     def filled(self, first: int, stop: int) -> Indices:
         """The windows from ``first`` to before ``stop`` that have a tuple."""
@@ -165,13 +231,8 @@ class WindowModules:
         return self._rows.numbers[start:end]
 
     def close(self, windows: Indices) -> Partials:
-        """The union: a row of cells for each of these windows, oldest first."""
-        known = np.flatnonzero(np.isin(windows, self._rows.numbers))
-        made = self.empty(windows)
-        if len(known):
-            rows = self._rows.only(windows[known])
-            made.all.put(cells_of_rows(known, self.width), rows)
-        return made
+        """A row of cells for each of these windows, which rise and come after all before."""
+        return self._rows.partials.of(self._union.merge(windows))
 
     def empty(self, windows: Indices) -> Partials:
         """A row of cells with nothing in them for each window."""
@@ -179,13 +240,9 @@ class WindowModules:
         return partials.of(partials.all.like(len(windows) * self.width))
 
     def forget(self, before: int) -> None:
-        """No window before this one will be asked for any more: modules take later ones."""
-        self._oldest = before
+        """The windows before this one are out: their modules begin anew."""
         self._rows.drop(before)
-        if self._control is not None and before < HIGHEST:
-            punctuation = self._grid.end(before - 1)
-            if self._control.eos(punctuation).any():
-                self._control.update(punctuation)
+        self.control.punctuate(before)
 
     def widen(self, width: int) -> None:
         """Have room for that many groups."""
@@ -199,18 +256,20 @@ class WindowModules:
         """Let group ``kept[i]`` be number ``i`` from here on; nothing is of any other."""
         self._rows.renumber(kept, max(1, len(kept)))
 
+    @property
+    def version(self) -> int:
+        return self._rows.version
+
     def save(self) -> dict[str, Array]:
-        """The windows that have a tuple; see :meth:`NumberedRows.save`."""
-        registers = np.empty(0, np.int64)
-        if self._control is not None:
-            registers = self._control.win_begin
-        return {"win_begin": registers, **self._rows.save()}
+        """The registers, and the windows that have a tuple; see :meth:`NumberedRows.save`."""
+        numbers = np.array([self._aggregation.numbers])
+        return {"numbers": numbers, "windows": self.control.windows, **self._rows.save()}
 
     def load(self, columns: dict[str, Array], version: int) -> None:
-        """Be the windows that were saved; there is room for their groups."""
+        """Be the modules that were saved; there is room for their groups.
+
+        Which windows are closed is told by :meth:`forget`.
+        """
+        [self._aggregation.numbers] = columns["numbers"].tolist()
+        self.control.windows = np.array(columns["windows"], np.int64)
         self._rows.load(columns, version)
-        begins = np.array(columns["win_begin"], np.int64)
-        if len(begins):
-            slide, size = self._grid.slide, self._grid.size
-            self._control = ControlModules(self._count, 0, slide, size)
-            self._control.win_begin, self._control.win_end = begins, begins + size

@@ -110,6 +110,7 @@ class WindowGrid:
 
     def pane_of(self, ticks: Ticks) -> Ticks:
         """The pane of each tick."""
+        ticks = ticks.astype(np.int64, copy=False)
         turns = self._turns(ticks, self.origin)
         if not self.cut:
             return turns

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
-from penstock.blocks.panes import PaneStore
+from penstock.blocks.crew import Crew
+from penstock.blocks.panes import Kept, PaneStore
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials
 from penstock.blocks.running import RunningWindows
@@ -16,11 +19,9 @@ from penstock.kernels.survey import HIGHEST
 class PaneWindows:
     """The windows of an aggregate, as panes. ``width`` is how many groups there is room for."""
 
-    in_order = False
-    """Whether tuples must come, and windows close, in the order in which they do."""
-
-    def __init__(self, layout: Layout, grid: WindowGrid) -> None:
+    def __init__(self, layout: Layout, grid: WindowGrid, crew: Crew | None = None) -> None:
         self._grid = grid
+        self._crew = crew
         self._store = PaneStore(layout, grid.panes_of_ticks)
         self._running = RunningWindows(self._store)
 
@@ -51,12 +52,25 @@ class PaneWindows:
         """How many panes there are, and how many windows that have a tuple and are open."""
         return {
             "panes": len(self._store.rows),
-            "windows_open": len(self.filled(opened, HIGHEST)),
+            "windows_open": self._count_open(opened),
         }
+
+    def _count_open(self, opened: int) -> int:
+        panes = self._store.rows.numbers
+        if not len(panes):
+            return 0
+        low, high = self._grid.windows_of_panes(panes)
+        low = np.maximum(low, opened)
+        low[1:] = np.maximum(low[1:], high[:-1] + 1)
+        return int(np.maximum(high - low + 1, 0).sum())
 
     def lift(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Fold arrivals, which missed no window, into their panes."""
-        self._store.lift(ticks, groups, arrivals)
+        self._store.lift(ticks, groups, arrivals, self._crew)
+
+    def count(self, ticks: Indices, kept: Callable[[int, int], Kept]) -> bool:
+        """As :meth:`lift` where nothing but tuples is counted; see :meth:`PaneStore.count`."""
+        return self._store.count(ticks, kept, self._crew)
 
     def lift_late(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Fold arrivals that missed windows which are closed by now."""

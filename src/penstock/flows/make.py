@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.blocks.aggregate import AggregateBlock
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.meeting import Meeting
 from penstock.flows.celljoin import celljoin
@@ -13,7 +14,7 @@ from penstock.flows.low_latency_handshake import LowLatencyHandshake
 from penstock.flows.shared import Crew
 from penstock.flows.splitjoin import splitjoin
 from penstock.flows.threads import Threads
-from penstock.program.blocks import JoinStreams
+from penstock.program.blocks import AggregateRows, JoinStreams
 from penstock.program.flow_choice import Flow
 
 
@@ -24,6 +25,14 @@ def make_join(
     crew = Crew(flow.cores) if flow.name == "shared" and flow.cores > 1 else None
     meeting = meeting_of(flow, instruction.kind)
     return JoinBlock(instruction, streams, compile_predicates, crew=crew, meeting=meeting)
+
+
+def make_aggregate(instruction: AggregateRows, stream: str, flow: Flow | None) -> AggregateBlock:
+    """An aggregate, whose tuples the threads of a flow that is shared divide among them."""
+    crew = None
+    if flow is not None and flow.name == "shared" and flow.cores > 1:
+        crew = Crew(flow.cores)
+    return AggregateBlock(instruction, stream, crew)
 
 
 def meeting_of(flow: Flow, kind: str) -> Meeting | None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.kernels.context import Context
 from penstock.kernels.vector import Failures, Vector, is_text
-from penstock.sql.expressions import Call, Cast, Column, Expression, rebuild, walk
+from penstock.sql.expressions import Call, Cast, Column, Expression, Literal, rebuild, walk
 
 
 def by_words(expression: Cast | Call, context: Context) -> Vector | None:
@@ -43,6 +44,29 @@ def by_words(expression: Cast | Call, context: Context) -> Vector | None:
     if answers.valid is not None and (column.null_count or not answers.valid[:-1].all()):
         valid = answers.valid.take(which)
     return Vector(np.asarray(answers.values).take(which), valid, answers.type)
+
+
+def code_of(condition: Expression, batch: pa.RecordBatch) -> tuple[Any, int] | None:
+    """The codes of a column and the one that it is compared with, if a condition is no more.
+
+    It is true in the rows that have that code; -1 if no row has it. None for other conditions.
+    """
+    if not isinstance(condition, Call) or condition.op != "eq":
+        return None
+    read, word = condition.args
+    if isinstance(read, Literal):
+        read, word = word, read
+    if not isinstance(read, Column) or not isinstance(word, Literal) or word.value is None:
+        return None
+    column: Any = batch.column(read.index)
+    if not pa.types.is_dictionary(column.type) or column.null_count:
+        return None
+    compute: Any = pc
+    same = compute.equal(column.dictionary, pa.scalar(word.value, read.type)).to_numpy(False)
+    places = np.flatnonzero(same)
+    if len(places) > 1:
+        return None
+    return column.indices.to_numpy(), int(places[0]) if len(places) else -1
 
 
 @functools.lru_cache(maxsize=4096)

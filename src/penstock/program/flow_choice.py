@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from penstock.errors import InputError
-from penstock.program.blocks import Program
+from penstock.program.blocks import OrderRows, Program
 
 FLOWS = ("three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake")
 """Every flow of the embedded engine, in the order in which errors list them."""
@@ -112,15 +112,34 @@ def decide(choice: FlowChoice, program: Program) -> Flow:
             "tuple has found a partner in another",
             f"Ask for one of the flows {' and '.join(EVERY_KIND)}.",
         )
+    order = program.order
+    if _needs_order(program):
+        order = "inner"
+        if name in UNORDERED:
+            raise InputError(
+                f"the flow {name} offers no order, and FIRST, LAST, ORDER BY and LIMIT over a join "
+                "take its rows in the order of their arrival",
+                "Ask for the flow splitjoin.",
+            )
     cores = 1 if name == "three-step" else choice.cores or max(1, _machine_cores())
     return Flow(
         name,
         cores,
         choice.branching or DEFAULT_BRANCHING,
-        program.order,
+        order,
         precision,
         choice.admission or "wait",
     )
+
+
+def _needs_order(program: Program) -> bool:
+    """Whether something after a join depends on the order of its rows."""
+    if not program.joins:
+        return False
+    if any(isinstance(instruction, OrderRows) for instruction in program.instructions):
+        return True
+    calls = (call for aggregate in program.aggregates for call in aggregate.calls)
+    return any(call.name in ("first", "last") for call in calls)
 
 
 def _default(choice: FlowChoice, special: str | None) -> str:

@@ -6,17 +6,22 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.engines.spark.batched import feed_all, lines_of, recorded
-from tests.engines.spark.in_process import Cluster, connected
+from tests.engines.spark.in_process import Cluster, connected, finish
+from tests.random_aggregates import TIMES, aggregate_scripts
+from tests.random_scripts import Step
+from tests.test_random_aggregates import check, on_oracle, run_on
 
 from penstock.engines.spark import column_chunks, state
+from penstock.engines.spark.engine import Engine
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 SCRIPTS = sorted(FOLDER.glob("aggregate-*.flow"))
 
 
-@pytest.mark.parametrize("most", [2, 65_536], ids=["small chunks", "large chunks"])
-@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize(("cores", "most"), [(1, 2), (3, 65_536)], ids=["small", "large"])
 def test_every_script_meets_its_expectations(
     cores: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,3 +34,51 @@ def test_every_script_meets_its_expectations(
         with connected(cluster, **options) as engine:
             [fed] = feed_all(engine, [events], sizes=[1, 3, 2])
             assert lines_of(fed) == lines, name
+
+
+def test_explain_says_that_an_aggregate_is_on_one_core() -> None:
+    with connected(Cluster(), cores=3) as engine:
+        engine.sql("CREATE STREAM r (t int64, x int64)")
+        counted = engine.explain("SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t]")
+        assert counted.endswith(
+            "distribution: one core (an aggregate sees every tuple in its order)"
+        )
+
+
+def test_metrics_tell_what_an_aggregate_holds() -> None:
+    with connected(Cluster(eager=True), cores=2) as engine:
+        engine.sql("CREATE STREAM r (t int64, x int64)")
+        query = engine.sql("SELECT x, COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t] GROUP BY x")
+        engine.push("r", [{"t": t, "x": t % 3} for t in range(20)])
+        engine.wait()
+        found = query.metrics()
+        assert [found[name] for name in ("groups", "panes", "windows_open")] == [[3], [2], [2]]
+
+
+@settings(max_examples=40)
+@given(
+    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    st.sampled_from(("int64", *sorted(TIMES))),
+    st.sampled_from((None, "panes", "wid")),
+    st.booleans(),
+    st.integers(0, 1 << 30),
+    st.integers(1, 3),
+)
+def test_rows_are_the_oracles_whatever_fails(
+    steps: list[Step],
+    sizes: list[int],
+    times: str,
+    kernel: str | None,
+    encoded: bool,
+    seed: int,
+    cores: int,
+) -> None:
+    def settled(engine: Engine) -> Engine:
+        finish(engine)
+        return engine
+
+    options = {"cores": cores, "batch_rows": 5, "compile_predicates": False}
+    with connected(Cluster(random.Random(seed)), **options) as engine:
+        found = run_on(engine, steps, sizes, TIMES[times], settled, kernel, encoded)
+    check(steps, on_oracle(steps, TIMES[times]), found)

@@ -73,6 +73,14 @@ def rows_of(vector: Vector, rows: Indices) -> Vector:
     return Vector(np.asarray(vector.values)[rows], valid, vector.type)
 
 
+def part_of(vector: Vector, start: int, stop: int) -> Vector:
+    """Neighbouring rows of a vector."""
+    valid = None if vector.valid is None else vector.valid[start:stop]
+    values: Any = vector.values
+    part = values.slice(start, stop - start) if is_text(vector.type) else values[start:stop]
+    return Vector(part, valid, vector.type)
+
+
 class Cells(Protocol):
     """The partial results of one part, in cells ``0 .. len - 1``.
 

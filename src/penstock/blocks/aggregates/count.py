@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Columns, Indices, Lifting, Part
+from penstock.kernels.exact_sum import as_slice
 from penstock.kernels.folding import count
 from penstock.sql.plan import Call
 
 
 class Counts:
     """A number per cell."""
+
+    can_share = True
 
     def __init__(self, count: int) -> None:
         self.counts = np.zeros(count, np.int64)
@@ -52,12 +55,12 @@ class Counts:
     def take(self, cells: Indices) -> Counts:
         """Copies of these cells."""
         taken = Counts(0)
-        taken.counts = self.counts[cells]
+        taken.counts = np.array(self.counts[as_slice(cells)])
         return taken
 
     def put(self, cells: Indices, other: Counts) -> None:
         """Let these cells be the others."""
-        self.counts[cells] = other.counts
+        self.counts[as_slice(cells)] = other.counts
 
     def save(self) -> Columns:
         """The numbers."""

@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 class Sums:
     """Exact sums, or sums of squares, of a number type."""
 
+    can_share = True
+
     def __init__(self, count: int, kind: Any, squared: bool = False) -> None:
         self.kind = kind
         self.squared = squared
@@ -65,14 +67,11 @@ class Sums:
 
     def take(self, cells: Indices) -> Sums:
         """Copies of these cells."""
-        taken = self.sums.like(len(cells))
-        taken.merge(np.arange(len(cells), dtype=np.int32), self.sums, cells)
-        return self._of(taken)
+        return self._of(self.sums.taken(cells))
 
     def put(self, cells: Indices, other: Sums) -> None:
         """Let these cells be the others."""
-        self.sums.clear(cells)
-        self.sums.merge(cells, other.sums, np.arange(len(cells), dtype=np.int32))
+        self.sums.put(cells, other.sums)
 
     def floats(self, counts: Indices | None = None) -> Floats:
         """The sums, divided by counts if there are any, as the nearest floats."""

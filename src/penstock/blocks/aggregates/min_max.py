@@ -12,6 +12,7 @@ from penstock.blocks.aggregates.cells import Columns, Indices, Lifting, Part
 from penstock.blocks.aggregates.values import pack, unpack
 from penstock.kernels.extremes import Extremes
 from penstock.sql.plan import Call
+from penstock.streams.schema import is_text
 
 
 class Outermost:
@@ -23,6 +24,11 @@ class Outermost:
 
     def __len__(self) -> int:
         return len(self._extremes)
+
+    @property
+    def can_share(self) -> bool:
+        """Whether threads may fill such cells at the same time: words are numbered by one."""
+        return not is_text(self.kind)
 
     def _of(self, extremes: Extremes) -> Outermost:
         made = Outermost.__new__(Outermost)

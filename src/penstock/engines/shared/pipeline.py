@@ -20,7 +20,7 @@ from penstock.blocks.run import Run, Share, concatenate, empty_run
 from penstock.blocks.screen import screen
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
-from penstock.flows.make import make_join, meeting_of
+from penstock.flows.make import make_aggregate, make_join, meeting_of
 from penstock.program.blocks import (
     AggregateRows,
     BlockInstruction,
@@ -89,7 +89,7 @@ class Pipeline:
         if isinstance(instruction, AggregateRows):
             source = self._layout[instruction.input]
             stream = source.stream.name if isinstance(source, ScanStream) else ""
-            block = AggregateBlock(instruction, stream)
+            block = make_aggregate(instruction, stream, self.flow)
             block.promises = self._promises
             return block
         if isinstance(instruction, OrderRows):
@@ -273,9 +273,11 @@ class Pipeline:
         self.blocks.clear()
 
     def close(self) -> None:
-        """Let the cores of the joins go; the windows stay."""
+        """Let the cores of the joins and aggregates go; the windows stay."""
         for join in self.joins:
             join.close()
+        for aggregate in self.aggregates:
+            aggregate.close()
 
     @property
     def schema(self) -> pa.Schema:
@@ -317,11 +319,11 @@ def can_share(program: Program) -> bool:
 
 def _without_rows(run: Run) -> Run:
     inputs = tuple(batch.slice(0, 0) for batch in run.inputs)
-    return replace(run, inputs=inputs, positions=run.positions[:0])
+    return replace(run, inputs=inputs, at=run.positions[:0])
 
 
 def _part(run: Run, share: Share) -> Run:
     """One of as many neighbouring parts of a run as there are cores. Controls go to all."""
     start, stop = (len(run) * i // share.cores for i in (share.core, share.core + 1))
     inputs = tuple(batch.slice(start, stop - start) for batch in run.inputs)
-    return replace(run, inputs=inputs, positions=run.positions[start:stop])
+    return replace(run, inputs=inputs, at=run.positions[start:stop])

@@ -8,7 +8,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.run import Control, Ended, Promise, Run, concatenate, empty_run
+from penstock.blocks.run import (
+    Control,
+    Ended,
+    Positions,
+    Promise,
+    Run,
+    concatenate,
+    empty_run,
+)
 from penstock.engines.shared.memory import keep_freed_memory
 from penstock.engines.shared.pieces import Event, Piece
 from penstock.engines.shared.registry import Registry
@@ -60,15 +68,15 @@ class Processing(Generic[Q]):
 
     def _runs(self, events: list[Event]) -> tuple[dict[str, Run], list[tuple[int, Malformed]]]:
         """One run per stream, and the records that are no tuples, with their positions."""
-        batches: dict[str, list[tuple[pa.RecordBatch, np.ndarray[Any, Any]]]] = {}
+        batches: dict[str, list[tuple[pa.RecordBatch, Positions | range]]] = {}
         controls: dict[str, list[Control]] = {}
         dead: list[tuple[int, Malformed]] = []
         for event in events:
             start = self.position
             if isinstance(event, Tuples):
                 self.position += len(event)
-                span = np.arange(start, self.position, dtype=np.int64)
-                batches.setdefault(event.stream.lower(), []).append((event.batch, span))
+                places = range(start, self.position)
+                batches.setdefault(event.stream.lower(), []).append((event.batch, places))
             elif isinstance(event, Merged):
                 self.position += len(event)
                 for i, (name, batch) in enumerate(zip(event.streams, event.batches, strict=True)):
@@ -88,7 +96,7 @@ class Processing(Generic[Q]):
             assert stream is not None
             parts = [Run((b,), p) for b, p in batches.get(name, [])]
             run = concatenate(parts) if parts else empty_run(stream.schema)
-            runs[name] = Run(run.inputs, run.positions, tuple(controls.get(name, ())))
+            runs[name] = Run(run.inputs, run.at, tuple(controls.get(name, ())))
         return runs, dead
 
     def _control(self, event: Punctuation | End, position: int) -> list[Control]:

@@ -1,9 +1,10 @@
 """The panes of an aggregate in chunks: a trigger writes those that it changed.
 
-A pane is a few small columns, ``pane.<number>.<version>.<name>``, and one with the same number and
-version is the same. Neighbouring panes are in one chunk, so that there are a few chunks however
-many panes there are: each costs a round trip to Spark. A chunk is written if a pane of it is new,
-has another version or is gone. Columns of other names are in one more chunk.
+A pane (of the kernel ``wid``: a window) is a few small columns, ``row.<number>.<version>.<name>``,
+and one with the same number and version is the same. Neighbouring panes are in one chunk, so that
+there are a few chunks however many panes there are: each costs a round trip to Spark. A chunk is
+written if a pane of it is new, has another version or is gone. Columns of other names are in one
+more chunk.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ColumnChunks:
 
     def save(self, columns: Mapping[str, Column], store: ChunkStore) -> dict[str, Any]:
         """Bring the store up to the columns; returns the summary to keep beside the chunks."""
-        numbers = {int(key.split(".", 2)[1]) for key in columns if key.startswith("pane.")}
+        numbers = {int(key.split(".", 2)[1]) for key in columns if key.startswith("row.")}
         self._fit(numbers)
         members: dict[str, dict[str, Column]] = {}
         for key, column in columns.items():
@@ -60,10 +61,10 @@ class ColumnChunks:
 
     def _chunk_of(self, key: str) -> str:
         """Chunks of another width have other names, so that none is taken for one of them."""
-        if not key.startswith("pane."):
+        if not key.startswith("row."):
             return _REST
         size = self._panes_per_chunk
-        return f"panes/{size}/{int(key.split('.', 2)[1]) // size}"
+        return f"rows/{size}/{int(key.split('.', 2)[1]) // size}"
 
     def load(self, summary: Mapping[str, Any], chunks: Mapping[str, bytes]) -> dict[str, Column]:
         """The columns that were saved."""

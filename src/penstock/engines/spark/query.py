@@ -38,6 +38,7 @@ class Placed:
             return {"tuples_in": {}, "rows_out": 0}
         first = said[0]
         summed = ("expression_failures", "comparisons", "matches", "window_bytes")
+        aggregates = ("groups", "panes", "windows_open", "modules", "modules_added")
         return {
             "tuples_in": dict(first["tuples_in"]),
             "rows_out": sum(one["counts"]["rows_out"] for one in said),
@@ -46,6 +47,7 @@ class Placed:
             **{name: sum(one.get(name, 0) for one in said) for name in summed},
             "kernels": first.get("kernels", []),
             "window_tuples": first.get("window_tuples", []),
+            **{name: first[name] for name in aggregates if name in first},
             "cores": join_cores(self._by_core),
         }
 

@@ -51,7 +51,7 @@ def counted(cluster: Cluster, kind: str) -> int:
     return sum(one.count for _, one in cluster.made if one.kind == kind)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(inputs(disorder=5), st.sampled_from(PARTIAL + WHOLE), st.integers(1, 3), st.integers())
 def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int) -> None:
     streams, triggers = given_
@@ -63,7 +63,7 @@ def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int
     assert counted(cluster, "taken") == len(streams[0])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(inputs(disorder=15), st.sampled_from(PARTIAL), st.integers(1, 3), st.integers())
 def test_late_tuples_count_where_they_would_if_they_were_shown(
     given_: Given, sql: str, cores: int, seed: int
@@ -96,7 +96,7 @@ def test_a_trigger_writes_the_panes_that_it_changed() -> None:
     assert cluster.written() - before < before / 8
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(inputs(disorder=15), st.sampled_from(PARTIAL), st.integers(1, 3), st.integers())
 def test_an_update_brings_the_rows_that_a_trigger_changed(
     given_: Given, sql: str, cores: int, seed: int

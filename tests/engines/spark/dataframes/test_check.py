@@ -9,7 +9,8 @@ from pyspark.sql import types
 from tests.engines.spark.dataframes.in_process import COLUMNS, job_of, source
 
 from penstock.engines.spark.dataframes.columns import Source
-from penstock.errors import PenstockError
+from penstock.engines.spark.dataframes.partition import Distribution, check_update
+from penstock.errors import InputError, PenstockError
 
 COUNT = "SELECT r.id, s.id FROM r [ROWS 2] JOIN s [ROWS 2] ON r.x = s.x"
 TIME = "SELECT r.id, s.id FROM r [RANGE 1 MINUTE] JOIN s [RANGE 1 MINUTE] ON r.x = s.x"
@@ -149,6 +150,29 @@ R, S = source("r"), source("s")
             "Leave it out, or cast it in Spark first: df.withColumn(...).",
         ),
         (
+            "SELECT COUNT(*) FROM r [ROWS 10 SLIDE 5]",
+            [R],
+            {},
+            "an aggregate over a window that counts arrivals needs an arrival order, and the rows "
+            "of a DataFrame have none\n"
+            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows as Spark "
+            "delivers them, with merge='arrival'.",
+        ),
+        (
+            "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR ts]",
+            [R],
+            {},
+            "the time window of stream r has no watermark on ts\n"
+            "Say how late a tuple may be: df.withWatermark('ts', '10 seconds') before pss.sql, or "
+            "SLACK in the window clause (SLACK 0 if none is).",
+        ),
+        (
+            "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR ts SLACK 0]",
+            [R],
+            {"output": "complete"},
+            "unknown output 'complete'\nWrite 'append' or 'update'.",
+        ),
+        (
             "SELECT id, x AS ID FROM r",
             [R],
             {},
@@ -204,3 +228,18 @@ def test_slack_in_the_clause_wins_over_the_watermark() -> None:
 def test_the_order_waits_for_slack_without_a_watermark_too() -> None:
     sql = "SELECT r.id FROM r [RANGE 5 WATTR ts SLACK 7] JOIN s [ROWS 3] ON r.x = s.x"
     assert [lane.delay for lane in job_of(sql, order_by="ts").lanes] == [7, 0]
+
+
+def test_rows_that_change_are_those_of_partial_results() -> None:
+    with pytest.raises(InputError) as error:
+        check_update(True, Distribution(None, 1, "one core"))
+    assert str(error.value) == (
+        "output='update' over a static DataFrame, whose rows come once\n"
+        "Leave it out, or read the DataFrame with spark.readStream."
+    )
+    with pytest.raises(InputError) as error:
+        check_update(False, Distribution(None, 1, "one core"))
+    assert str(error.value) == (
+        "output='update' is for aggregates whose partial results are merged (one core)\n"
+        "Leave it out: the rows come when their windows close."
+    )

@@ -130,6 +130,22 @@ REASONS = {
     "SELECT r.id FROM r [RANGE 1 SLACK 0] JOIN s [RANGE 1 SLACK 0] ON r.id = s.id": (
         "one core; no partition by key: a union of joins has several keys"
     ),
+    "SELECT x, COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
+        "partial results of each partition of the input, merged on 3 cores by x"
+    ),
+    "SELECT COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0]": (
+        "partial results of each partition of the input, merged on one core"
+    ),
+    "SELECT x, LAST(id) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
+        "partition by x among 3 cores; no partial results: FIRST and LAST go by arrival"
+    ),
+    "SELECT COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] EMIT EMPTY": (
+        "one core; no partial results: which windows are empty goes by arrival"
+    ),
+    "SELECT COUNT(*) FROM r [RANGE 4 SLIDE 2 WATTR id SLACK 0]": (
+        "one core; no partial results: r's tuples are not taken by the time of their window"
+    ),
+    "SELECT COUNT(*) FROM r [ROWS 4 SLIDE 2]": "one core; its rows need all tuples in one order",
     "SELECT id FROM r": "every task by itself, without state or order",
 }
 

@@ -28,7 +28,7 @@ from penstock.sql.bind_window import units_per_second
 from penstock.sql.catalog import Catalog
 from penstock.sql.expressions import Column, walk
 from penstock.sql.parse import parse_query
-from penstock.sql.plan import Aggregate, Join, Plan
+from penstock.sql.plan import Aggregate, Join, Plan, Select
 from penstock.sql.statements import QueryText
 from penstock.streams.order import OrderColumn, order_columns
 from penstock.streams.schema import Stream
@@ -87,9 +87,16 @@ def check(text: str, sources: Sequence[Source], wish: Wish) -> tuple[Job, Plan]:
         order_column=order_column,
         schema=plan.schema,
         names=distinct_names(plan),
+        always=any(_answers_nothing(select) for select in plan.selects),
         update=wish.output == "update",
     )
     return job, plan
+
+
+def _answers_nothing(select: Select) -> bool:
+    """Whether there is a row even if there is no tuple."""
+    source = select.source
+    return isinstance(source, Aggregate) and source.window is None and not source.keys
 
 
 def _is_sorted(plan: Plan) -> bool:

@@ -47,6 +47,8 @@ class Job:
     partial
         The aggregate whose partial results the partitions of the input make, so that the cores see
         those instead of tuples; None if they see tuples.
+    always
+        Whether there is a row even if there is no tuple: an aggregate of all of a bounded stream.
     update
         Whether each trigger brings the rows that it has changed; else they come when they are
         final.
@@ -65,6 +67,7 @@ class Job:
     names: tuple[str, ...]
     keys: tuple[KeyedLane, ...] | None = None
     partial: AggregateRows | None = None
+    always: bool = False
     update: bool = False
 
     def sequencer(self) -> Sequencer:
@@ -81,8 +84,7 @@ class Job:
                 "by_key": self.by_key,
                 "idle": self.idle,
                 "divided": [str(one.key) for one in self.keys or ()],
-                "partial": self.partial is not None,
-                "update": self.update,
+                **({"partial": True, "update": self.update} if self.partial is not None else {}),
             }
         )
 

@@ -209,7 +209,7 @@ class Unpack:
         return self._batch([*columns, kinds, *(pa.array(column) for column in found)])
 
     def _batch(self, columns: Sequence[Any]) -> pa.RecordBatch:
-        arrays = [_cast(a, f.type) for a, f in zip(columns, self.schema, strict=True)]
+        arrays = [cast(a, f.type) for a, f in zip(columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -273,9 +273,10 @@ def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in the stream's own types, which may be others than Spark chose."""
     if batch.schema.equals(schema):
         return batch
-    arrays = [_cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)]
+    arrays = [cast(a, f.type) for a, f in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast(array: Any, kind: pa.DataType) -> Any:
+def cast(array: Any, kind: pa.DataType) -> Any:
+    """The array in another type that Spark and Penstock take for the same."""
     return array if array.type.equals(kind) else array.cast(kind, safe=False)

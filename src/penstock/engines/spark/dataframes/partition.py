@@ -123,25 +123,32 @@ def aggregated(
     keys = aggregate.keys
     if program.joins or orders or by_key or program.order != "none":
         return Distribution(None, 1, "one core; its rows need all tuples in one order")
-    names = ", ".join(str(key.expression) for key in keys)
-    among = f"{cores} cores by {names}" if keys and cores > 1 else "one core"
-    partial = all(call.name in PARTIAL_CALLS for call in aggregate.calls)
-    if partial and not letters and not aggregate.emit_empty:
+    why = _not_partial(aggregate, lanes[0], letters)
+    if why is None:
+        names = ", ".join(str(key.expression) for key in keys)
+        among = f"{cores} cores by {names}" if keys and cores > 1 else "one core"
         how = f"partial results of each partition of the input, merged on {among}"
         return Distribution(None, cores if keys else 1, how, aggregate)
-    why = "FIRST and LAST go by arrival"
-    if letters or aggregate.emit_empty:
-        why = (
-            "late tuples are shown whole" if letters else "which windows are empty goes by arrival"
-        )
-    window, time, lane = aggregate.window, aggregate.time, lanes[0]
     plain = [key.expression for key in keys if not pa.types.is_decimal(key.type)]
-    delay = None if time is None else _delay(window, time, lane)
+    delay = _delay(aggregate.window, aggregate.time, lanes[0])
     if cores == 1 or not plain or delay is None:
         return Distribution(None, 1, f"one core; no partial results: {why}")
-    lane_key = KeyedLane(plain[0], 0, delay)
     how = f"partition by {plain[0]} among {cores} cores; no partial results: {why}"
-    return Distribution((lane_key,), cores, how)
+    return Distribution((KeyedLane(plain[0], 0, delay),), cores, how)
+
+
+def _not_partial(aggregate: AggregateRows, lane: Lane, letters: bool) -> str | None:
+    """Why partial results would not do; None if they do."""
+    if letters:
+        return "late tuples are shown whole"
+    if aggregate.emit_empty:
+        return "which windows are empty goes by arrival"
+    if any(call.name not in PARTIAL_CALLS for call in aggregate.calls):
+        return "FIRST and LAST go by arrival"
+    time, column = aggregate.time, lane.column
+    if time is not None and column is not None and time.name != column.name:
+        return f"{lane.stream.name}'s tuples are not taken by the time of their window"
+    return None
 
 
 def check_update(bounded: bool, shared: Distribution) -> None:

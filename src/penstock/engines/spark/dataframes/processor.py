@@ -10,6 +10,7 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from penstock.engines.spark.core import open_store
+from penstock.engines.spark.dataframes.direct import Direct
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.worker import Packed, Worker, trigger
 from penstock.engines.spark.host import HostOptions
@@ -23,11 +24,18 @@ class JobCore(StatefulProcessor):
     """Takes the frames of a trigger through one core.
 
     ``core_of`` says which core a group is: the groups are numbers that Spark's hash puts in
-    partitions of their own.
+    partitions of their own. With ``direct`` the rows of the result are rows of the operator.
     """
 
-    def __init__(self, job: Job, options: HostOptions, core_of: dict[int, int]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        options: HostOptions,
+        core_of: dict[int, int],
+        direct: Direct | None = None,
+    ) -> None:
         self._job = job
+        self._direct = direct
         self._options = options
         self._core_of = core_of
 
@@ -40,7 +48,10 @@ class JobCore(StatefulProcessor):
         options = replace(self._options, core=self._core_of[int(key[0])])
         outputs = trigger(self._job, options, _packed(rows), self._store, MEMORY)
         for number, made in enumerate(outputs):
-            yield pd.DataFrame([{"number": number, **vars(made)}])
+            if self._direct is not None:
+                yield self._direct.frame(number, made)
+            else:
+                yield pd.DataFrame([{"number": number, **vars(made)}])
 
     def close(self) -> None:
         pass

@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from penstock.blocks.partial_batch import PartialBatch
 from penstock.engines.spark.dataframes.check import Wish
 from penstock.engines.spark.dataframes.copied import Copied
+from penstock.engines.spark.dataframes.direct import Direct, direct_of, selected
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.native import computed, native, sifted
 from penstock.engines.spark.dataframes.packing import (
@@ -30,9 +32,12 @@ from penstock.engines.spark.dataframes.packing import (
 from penstock.engines.spark.dataframes.prepare import Ready, prepare
 from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.dataframes.worker import PARTS
+from penstock.engines.spark.frames import ipc
 from penstock.engines.spark.host import HostOptions
+from penstock.engines.spark.partial_frames import pack_partial
 from penstock.engines.spark.resident import core_ids
 from penstock.sql.expressions import conjuncts
+from penstock.streams.batches import no_rows
 
 COUNTS = {
     "tuples_in": "taken",
@@ -98,10 +103,15 @@ def sql(
     if job.stateless:
         whole = computed(inputs[0], ready.plan, columns)
         return _computed(ready, inputs) if whole is None else whole
-    made = _processed(job, inputs, copied, ready.cores)
+    direct = None
+    if job.partial is not None and not job.bounded:
+        direct = direct_of(columns, ready.zone)
+    made = _processed(job, inputs, copied, ready.cores, direct)
     counts = [_count(F.sum, kind).alias(metric) for metric, kind in COUNTS.items()]
     slowest = [_count(F.max, part).alias(part) for part in PARTS]
     made = made.observe(name, *counts, *slowest)
+    if direct is not None:
+        return made.where(F.col("kind") == "rows").select(*selected(columns))
     unpack = Unpack(job, to_arrow_schema(columns, timezone=ready.zone))
     if job.ordered:
         return made.repartition(1).mapInArrow(UnpackInOrder(unpack), columns)
@@ -123,8 +133,10 @@ def explain(
     return prepare(query, given, Wish(order_by, merge), cores).explained
 
 
-def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) -> DataFrame:
-    """Frames that the cores have made of the inputs."""
+def _processed(
+    job: Job, inputs: list[DataFrame], copied: Copied, cores: int, direct: Direct | None
+) -> DataFrame:
+    """Frames that the cores have made of the inputs; ``direct``, rows."""
     core_of = core_ids(copied.spark, cores)
     packs = [
         frame.mapInArrow(pack_of(job, number, tuple(core_of)), PACKED)
@@ -137,6 +149,9 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
         order_column=job.order_column,
         divided=job.keys is not None or job.partial is not None,
     )
+    if job.always:
+        row = (0, next(iter(core_of)), False, pack_nothing(job))
+        packs.append(copied.spark.createDataFrame([row], PACKED))
     packed = reduce(_union, packs)
     if job.keys is None and job.partial is None:
         every = F.explode(F.array(*(F.lit(group) for group in core_of)))
@@ -146,8 +161,9 @@ def _processed(job: Job, inputs: list[DataFrame], copied: Copied, cores: int) ->
         return packed.repartition(cores, "core").mapInArrow(run, MADE)
     # The time that the trigger has in Spark's own log: a replay sees the same.
     timed = packed.withColumn("at", F.unix_millis(F.current_timestamp()))
-    core = JobCore(job, options, core_of)
-    return timed.groupBy("core").transformWithStateInPandas(core, MADE, "Append", "None")
+    core = JobCore(job, options, core_of, direct)
+    schema = MADE if direct is None else direct.spark_schema
+    return timed.groupBy("core").transformWithStateInPandas(core, schema, "Append", "None")
 
 
 def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
@@ -158,6 +174,13 @@ def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
     if job.keys is None:
         return Pack(number, lane.stream.schema)
     return PackByKey(number, lane.stream.schema, lane.column, job.keys[number], groups)
+
+
+def pack_nothing(job: Job) -> bytes:
+    """A frame without tuples."""
+    if job.partial is not None:
+        return pack_partial(PartialBatch())
+    return ipc(no_rows(job.lanes[0].stream.schema))
 
 
 def _computed(ready: Ready, inputs: list[DataFrame]) -> DataFrame:

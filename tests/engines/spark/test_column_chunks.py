@@ -1,0 +1,68 @@
+"""The panes of an aggregate in chunks: what has changed is written, and nothing is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.engines.spark.column_chunks import MOST_CHUNKS, Column, ColumnChunks
+
+
+class Store:
+    def __init__(self) -> None:
+        self.chunks: dict[str, bytes] = {}
+        self.puts: list[str] = []
+
+    def put(self, key: str, data: bytes) -> None:
+        self.chunks[key] = data
+        self.puts.append(key)
+
+    def delete(self, key: str) -> None:
+        del self.chunks[key]
+
+
+def panes(versions: dict[int, int]) -> dict[str, Column]:
+    return {
+        f"row.{number}.{version}.{name}": np.array([number, version, len(name)])
+        for number, version in versions.items()
+        for name in ("groups", "0.count")
+    }
+
+
+@pytest.mark.parametrize("count", [1, 10, 100, 5000])
+def test_what_is_saved_is_loaded_from_a_few_chunks(count: int) -> None:
+    store, chunks = Store(), ColumnChunks("3/1")
+    saved = {**panes({number - 7: 1 for number in range(count)}), "odd": np.array([1.5])}
+    summary = chunks.save(saved, store)
+    assert len(store.chunks) <= MOST_CHUNKS + 1
+    again = ColumnChunks("3/1")
+    found = again.load(summary, store.chunks)
+    assert found.keys() == saved.keys()
+    assert all(np.array_equal(found[key], saved[key]) for key in saved)
+    assert again.save(saved, store) == summary
+    assert len(store.puts) == len(store.chunks), "nothing has changed, so nothing is written"
+    again.forget(store)
+    assert store.chunks == {}
+
+
+def test_chunks_of_panes_that_changed_are_written() -> None:
+    store, chunks = Store(), ColumnChunks("0/0")
+    versions = dict.fromkeys(range(20), 1)
+    chunks.save(panes(versions), store)
+    store.puts.clear()
+    versions[3] = 2
+    del versions[0]
+    chunks.save(panes(versions), store)
+    assert store.puts == ["0/0/columns/rows/1/3"]
+    assert "0/0/columns/rows/1/0" not in store.chunks
+
+
+def test_panes_far_apart_take_no_more_chunks() -> None:
+    store, chunks = Store(), ColumnChunks("0/0")
+    versions = {number * 10**12: 1 for number in range(-50, 50)}
+    summary = chunks.save(panes(versions), store)
+    assert len(store.chunks) <= MOST_CHUNKS
+    chunks.save(panes({0: 1, 1: 1}), store)
+    assert len(store.chunks) == 2
+    assert len(ColumnChunks("0/0").load(chunks.save(panes({0: 1}), store), store.chunks)) == 2
+    assert summary["panes_per_chunk"] > 1
