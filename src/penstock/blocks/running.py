@@ -86,8 +86,13 @@ class RunningWindows:
                 cells: Indices | int = 0 if groups is None else groups[inside]
                 those = arrivals.only(inside, arrivals.start)
                 self._store.rows.partials.lift_into(sums.value, sums.places, cells, those)
-        if self._stacks is not None and (panes < self._stacks.end).any():
-            self._stacks = None
+        stacks = self._stacks
+        if stacks is not None:
+            inside = np.flatnonzero(panes < stacks.end)
+            mine = None if groups is None else groups[inside]
+            those = arrivals.only(inside, arrivals.start)
+            if len(inside) and not stacks.changed(self._store.rows, panes[inside], mine, those):
+                self._stacks = None
 
 
 @dataclass
@@ -150,6 +155,39 @@ class _Stacks:
             made.put(np.arange(done * width, stop * width), part)
             done = stop
         return made
+
+    def changed(
+        self, store: NumberedRows, panes: Indices, groups: Indices | None, arrivals: Arrivals
+    ) -> bool:
+        """Fold tuples of panes that have been read into both stacks; False if that takes longer
+        than building them anew, or there is no other way.
+        """
+        older, newer, width = self._older, self._newer, store.width
+        if older is None or newer is None:
+            return False
+        # Only what does not go by arrival may take the same tuple as if it were several.
+        if not all(hasattr(cells, "accumulate") for cells in older.members):
+            return False
+        rows = np.searchsorted(self._numbers, panes)
+        early = panes < self._border
+        known = np.append(self._numbers, self._border)[rows] == panes
+        first = int(np.searchsorted(self._numbers, store.numbers[0]))
+        lengths = np.where(early, rows + 1 - first, 1)
+        if not known[early].all() or 2 * int(lengths.sum()) > (len(self._numbers) + 1) * width:
+            return False
+        cells = np.zeros(len(panes), np.int64) if groups is None else groups.astype(np.int64)
+        lift = store.partials.lift_into
+        late = np.flatnonzero(~early)
+        if len(late):
+            lift(newer, self._places, cells[late], arrivals.only(late, 0))
+        early_ones = np.flatnonzero(early)
+        if len(early_ones):
+            # A pane is part of its own row of the older stack, and of all before it.
+            counts = lengths[early_ones]
+            which = np.repeat(early_ones, counts)
+            row = first + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+            lift(older, self._places, row * width + cells[which], arrivals.only(which, 0))
+        return True
 
     def _turn(self, store: NumberedRows, begin: int, end: int) -> None:
         """Make the older stack of the panes of a window; nothing is newer."""

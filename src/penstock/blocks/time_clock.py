@@ -8,6 +8,7 @@ the end of the stream. Promises never go back, so a whole run can be judged at o
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -159,9 +160,12 @@ class TimeClock:
         batch = take(run.inputs[0], rows)
         last = np.minimum(grid.last_of(ticks[rows]), after[missed] - 1)
         columns = (first[missed].tolist(), last.tolist(), promised[missed].tolist())
+        # Tuples are many, but windows and promises that they missed are few.
+        missing = cache(self._missed)
+        show = cache(attribute.show_promise)
         reasons = [
-            f"{attribute.name} = {value} is before the punctuation "
-            f"{attribute.show_promise(promise)}: it missed {self._missed(low, high)}"
+            f"{attribute.name} = {value} is before the punctuation {show(promise)}: it missed "
+            f"{missing(low, high)}"
             for value, low, high, promise in zip(attribute.shown(batch), *columns, strict=True)
         ]
         return (Letters("late", self._stream, batch, run.positions[rows], reasons),)
