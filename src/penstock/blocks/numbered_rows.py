@@ -213,6 +213,23 @@ class NumberedRows:
             self._packed.copy_into(made, int(self.numbers[places[i]]), i * self.width)
         return made
 
+    def between(self, first: int, stop: int) -> list[int]:
+        """The numbers from ``first`` to before ``stop`` of rows that there are."""
+        start, end = np.searchsorted(self.numbers, (first, stop))
+        numbers: list[int] = self.numbers[start:end].tolist()
+        return numbers
+
+    def packed(self, number: int) -> tuple[Indices, Bundle]:
+        """The groups that have a tuple in a row that there is, and a cell for each."""
+        row = int(self._rows[np.searchsorted(self.numbers, number)])
+        packed = self._packed.get(number) if row == PACKED else self._pack_up(row)
+        return packed.groups, packed.cells.all
+
+    def groups_in(self, first: int, stop: int) -> Indices:
+        """The groups that have a tuple in some row from ``first`` to before ``stop``."""
+        found = [self.packed(number)[0] for number in self.between(first, stop)]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+
     def drop(self, before: int) -> None:
         """Forget the rows before this one."""
         self.remove(self.numbers[: int(np.searchsorted(self.numbers, before))])

@@ -44,7 +44,7 @@ class PaneWindows:
 
     @property
     def nbytes(self) -> int:
-        return self._store.rows.nbytes
+        return self._store.rows.nbytes + self._running.nbytes
 
     def measures(self, opened: int) -> dict[str, int]:
         """How many panes there are, and how many windows that have a tuple and are open."""
