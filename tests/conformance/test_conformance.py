@@ -47,6 +47,7 @@ NOT_FOR_MODULES = {
     "aggregate-change-range": SIZES,
     "aggregate-change-range-larger": SIZES,
     "aggregate-change-rows": SLIDING,
+    "aggregate-change-whole": SLIDING,
     "aggregate-dead-time": SLIDING,
     "aggregate-first-last-of-rows": SLIDING,
     "aggregate-install-mid-stream": SLIDING,
