@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from penstock.blocks import numbered_rows, running
 from penstock.blocks.panes import PaneStore
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.running import RunningWindows
@@ -97,12 +99,26 @@ TUPLES = st.lists(
     st.integers(1, 25),
     st.integers(1, 8),
     st.sampled_from((1, 3)),
+    st.booleans(),
     st.lists(st.tuples(TUPLES, st.integers(0, 4), st.booleans()), max_size=8),
 )
 def test_windows_are_what_their_tuples_give(
-    size: int, slide: int, width: int, steps: list[tuple[list[Tuple], int, bool]]
+    size: int, slide: int, width: int, packed: bool, steps: list[tuple[list[Tuple], int, bool]]
 ) -> None:
     """Tuples come at and after the first open window, some of them late, and windows close."""
+    with pytest.MonkeyPatch.context() as patch:
+        if packed:
+            patch.setattr(numbered_rows, "NARROW", 1)
+            patch.setattr(numbered_rows, "_PACKED", 1)
+            patch.setattr(running, "NARROW", 1)
+            patch.setattr(running, "MOST_STACKED", 0)
+            patch.setattr(running, "MOST_GATHERED", 0)
+        close_windows(size, slide, width, steps)
+
+
+def close_windows(
+    size: int, slide: int, width: int, steps: list[tuple[list[Tuple], int, bool]]
+) -> None:
     model = Model(size, slide, CALLS, width)
     opened = -size
     for tuples, closing, late in steps:
@@ -144,15 +160,35 @@ def test_stacks_are_not_built_anew_for_every_late_tuple() -> None:
     grid = WindowGrid.of(Sliding(50, 1))
     store = PaneStore(Layout(LATE_CALLS, LATE_CALLS, [0] * 3), grid.panes_of_ticks)
     store.rows.widen(4)
-    running = RunningWindows(store)
+    windows = RunningWindows(store)
     store.lift(*arrivals([(t, t % 4, t) for t in range(60)], 0))
-    first = running.windows(np.array([0]), np.array([50]))
+    first = windows.windows(np.array([0]), np.array([50]))
     assert [column.to_pylist()[1] for column in first.results()] == [sum(range(1, 50, 4)), 1, 49]
-    stacks = running._stacks
+    stacks = windows._stacks
     late = arrivals([(30, 1, -7)], 60)
     store.lift(*late)
-    running.changed(*late)
-    assert running._stacks is stacks
-    second = running.windows(np.array([1]), np.array([51]))
+    windows.changed(*late)
+    assert windows._stacks is stacks
+    second = windows.windows(np.array([1]), np.array([51]))
     found = [column.to_pylist()[1] for column in second.results()]
     assert found == [sum(range(1, 50, 4)) - 7, -7, 49]
+
+
+def test_panes_in_which_few_groups_have_a_tuple_take_little_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand groups, of which each pane has one."""
+    calls = (CALLS[1], CALLS[2])
+    monkeypatch.setattr(running, "MOST_STACKED", 1 << 16)
+    model = Model(100, 1, calls, 1000)
+    for t in range(0, 300, 10):
+        model.take([(t + i, (t + i) * 7 % 1000, t) for i in range(10)], False)
+        if t >= 100:
+            model.windows.filled(t - 100, t - 90)
+            model.windows.close(np.arange(t - 100, t - 90))
+            model.windows.forget(t - 90)
+    assert len(model.windows) == 100
+    cells = 100 * 1000 * 8
+    assert model.windows.nbytes < cells
+    model.take([(250, 1, 5), (251, 251 * 7 % 1000, 1)], True)
+    model.check(200, 202)

@@ -1,6 +1,7 @@
 """Rows of cells by number, one cell per group: the panes of an aggregate, or its windows.
 
-All rows are in one table. The place of a row that is gone is used again.
+Rows are in one table, and the place of a row that is gone is used again; rows that are packed are
+not in the table until somebody folds a tuple into them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,24 @@ import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
 from penstock.blocks.crew import Crew
+from penstock.blocks.packed_rows import Packed, PackedRows
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
 from penstock.errors import PenstockError
+from penstock.kernels.survey import LOWEST
 
 _FEWEST = 8
 _WASTEFUL = 8
 """Times as many rows as there could be, from which on room is given back."""
 _MOST_CELLS = 1 << 31
+NARROW = 256
+"""Rows of fewer cells are not worth packing."""
+_PACKED = 4
+"""A row is packed if one in so many of its cells, or fewer, has a tuple."""
+
+
+PACKED = -1
+"""Where a row is that is packed."""
 
 
 def _check(rows: int, width: int) -> None:
@@ -41,12 +52,22 @@ class NumberedRows:
         self._rows: Indices = np.empty(0, np.int64)
         self._versions: Indices = np.empty(0, np.int64)
         self._free: Indices = np.arange(_FEWEST)[::-1]
+        self._packed = PackedRows()
+        self._looked_at = LOWEST
+        """Rows before this one are packed, or not worth it."""
         self.version = 0
         """The latest version of any row."""
 
     @property
     def nbytes(self) -> int:
-        return self.partials.nbytes
+        return self.partials.nbytes + self._packed.nbytes
+
+    def program(self, layout: Layout) -> None:
+        """Have the parts of other calls; those that stay keep what they have."""
+        if layout.keys != self.partials.layout.keys:
+            self.touch(self.numbers)
+        self.partials.program(layout)
+        self._packed.program(self.partials)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -88,11 +109,12 @@ class NumberedRows:
         known = np.zeros(len(wanted), np.bool_)
         inside = places < len(self.numbers)
         known[inside] = self.numbers[places[inside]] == wanted[inside]
+        if len(self._packed):
+            self._unpack(wanted[known])
         if known.all():
             return self._rows[places]
         fresh = wanted[~known]
-        self._make_room(len(fresh))
-        rows, self._free = self._free[-len(fresh) :], self._free[: -len(fresh)]
+        rows = self._take_free(len(fresh))
         numbers = np.concatenate((self.numbers, fresh))
         order = np.argsort(numbers, kind="stable")
         self.numbers = numbers[order]
@@ -101,17 +123,49 @@ class NumberedRows:
         self._versions = versions[order]
         return self._rows[np.searchsorted(self.numbers, wanted)]
 
-    def _make_room(self, fresh: int) -> None:
-        """Have that many rows that are free."""
-        missing = fresh - len(self._free)
-        if missing <= 0:
+    def _take_free(self, count: int) -> Indices:
+        """Places in the table for that many rows."""
+        missing = count - len(self._free)
+        if missing > 0:
+            had = len(self.partials) // self.width
+            more = max(missing, had)
+            _check(had + more, self.width)
+            cells = np.arange(had * self.width)
+            self.partials.spread((had + more) * self.width, cells, cells)
+            self._free = np.concatenate((np.arange(had, had + more)[::-1], self._free))
+        rows, self._free = self._free[-count:], self._free[:-count]
+        return rows
+
+    def pack(self, before: int) -> None:
+        """Pack rows before this one in which few groups have a tuple."""
+        if self.width < NARROW or before <= self._looked_at:
             return
-        had = len(self.partials) // self.width
-        more = max(missing, had)
-        _check(had + more, self.width)
-        cells = np.arange(had * self.width)
-        self.partials.spread((had + more) * self.width, cells, cells)
-        self._free = np.concatenate((np.arange(had, had + more)[::-1], self._free))
+        start, end = np.searchsorted(self.numbers, (self._looked_at, before))
+        self._looked_at = before
+        places = start + np.flatnonzero(self._rows[start:end] >= 0)
+        counts = self.partials.rows.counts.reshape(-1, self.width)
+        for place in places.tolist():
+            row = int(self._rows[place])
+            if _PACKED * int(np.count_nonzero(counts[row])) <= self.width:
+                packed = self._pack_up(row)
+                self._packed.put(int(self.numbers[place]), packed)
+                self.partials.clear(row * self.width + packed.groups)
+                self._free = np.append(self._free, row)
+                self._rows[place] = PACKED
+        self._fit()
+
+    def _unpack(self, numbers: Indices) -> None:
+        """Have these rows in the table."""
+        places = np.searchsorted(self.numbers, numbers)
+        places = places[self._rows[places] == PACKED]
+        if not len(places):
+            return
+        rows = self._take_free(len(places))
+        self._rows[places] = rows
+        for number, row in zip(self.numbers[places].tolist(), rows.tolist(), strict=True):
+            self._packed.copy_into(self.partials.all, number, row * self.width)
+            self._packed.pop(number)
+            self._looked_at = min(self._looked_at, number)
 
     def widen(self, width: int) -> None:
         """Have room for that many groups."""
@@ -129,24 +183,52 @@ class NumberedRows:
         old = (every[:, None] * self.width + kept).reshape(-1)
         new = (every[:, None] * width + np.arange(len(kept))).reshape(-1)
         self.partials.spread(rows * width, new, old)
+        self._packed.renumber(kept)
         self.width = width
         self.touch(self.numbers)
 
     def live_groups(self) -> Indices:
         """The groups that have a tuple in some row."""
         counts = self.partials.rows.counts.reshape(-1, self.width)
-        return np.flatnonzero(counts.any(axis=0))
+        return np.union1d(np.flatnonzero(counts.any(axis=0)), self._packed.groups())
 
     def gather(self, first: int, stop: int) -> tuple[Indices, Bundle]:
         """The rows from ``first`` to before ``stop`` that there are: their numbers, and copies."""
         start, end = np.searchsorted(self.numbers, (first, stop))
-        cells = cells_of_rows(self._rows[start:end], self.width)
-        return self.numbers[start:end], self.partials.all.take(cells)
+        return self.numbers[start:end], self._copies(np.arange(start, end))
 
     def only(self, numbers: Indices) -> Bundle:
         """Copies of these rows, which there are."""
-        rows = self._rows[np.searchsorted(self.numbers, numbers)]
-        return self.partials.all.take(cells_of_rows(rows, self.width))
+        return self._copies(np.searchsorted(self.numbers, numbers))
+
+    def _copies(self, places: Indices) -> Bundle:
+        rows = self._rows[places]
+        here = rows != PACKED
+        if here.all():
+            return self.partials.all.take(cells_of_rows(rows, self.width))
+        made = self.partials.all.like(len(places) * self.width)
+        cells = cells_of_rows(rows[here], self.width)
+        made.put(cells_of_rows(np.flatnonzero(here), self.width), self.partials.all.take(cells))
+        for i in np.flatnonzero(~here).tolist():
+            self._packed.copy_into(made, int(self.numbers[places[i]]), i * self.width)
+        return made
+
+    def between(self, first: int, stop: int) -> list[int]:
+        """The numbers from ``first`` to before ``stop`` of rows that there are."""
+        start, end = np.searchsorted(self.numbers, (first, stop))
+        numbers: list[int] = self.numbers[start:end].tolist()
+        return numbers
+
+    def packed(self, number: int) -> tuple[Indices, Bundle]:
+        """The groups that have a tuple in a row that there is, and a cell for each."""
+        row = int(self._rows[np.searchsorted(self.numbers, number)])
+        packed = self._packed.get(number) if row == PACKED else self._pack_up(row)
+        return packed.groups, packed.cells.all
+
+    def groups_in(self, first: int, stop: int) -> Indices:
+        """The groups that have a tuple in some row from ``first`` to before ``stop``."""
+        found = [self.packed(number)[0] for number in self.between(first, stop)]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
 
     def drop(self, before: int) -> None:
         """Forget the rows before this one."""
@@ -158,6 +240,9 @@ class NumberedRows:
             return
         places = np.searchsorted(self.numbers, numbers)
         rows = self._rows[places]
+        rows = rows[rows != PACKED]
+        for number in numbers.tolist() if len(self._packed) else ():
+            self._packed.pop(number)
         self.partials.clear(cells_of_rows(rows, self.width))
         self._free = np.concatenate((self._free, rows))
         self.numbers = np.delete(self.numbers, places)
@@ -167,13 +252,15 @@ class NumberedRows:
 
     def _fit(self) -> None:
         """Give back the room of rows that are gone, if it is most of it."""
-        had, wanted = len(self.partials) // self.width, max(_FEWEST, 2 * len(self))
+        here = self._rows != PACKED
+        count = int(np.count_nonzero(here))
+        had, wanted = len(self.partials) // self.width, max(_FEWEST, 2 * count)
         if had <= _WASTEFUL * wanted:
             return
-        cells = cells_of_rows(self._rows, self.width)
+        cells = cells_of_rows(self._rows[here], self.width)
         self.partials.spread(wanted * self.width, np.arange(len(cells)), cells)
-        self._rows = np.arange(len(self))
-        self._free = np.arange(len(self), wanted)[::-1]
+        self._rows[here] = np.arange(count)
+        self._free = np.arange(count, wanted)[::-1]
 
     # -- state ------------------------------------------------------------------------------
 
@@ -188,12 +275,16 @@ class NumberedRows:
         whose = (self.numbers.tolist(), self._rows.tolist(), self._versions.tolist())
         for number, row, version in zip(*whose, strict=True):
             prefix = f"row.{number}.{version}"
-            counts = self.partials.rows.counts[row * self.width : (row + 1) * self.width]
-            groups = np.flatnonzero(counts)
-            cells = self.partials.of(self.partials.all.take(row * self.width + groups))
-            columns[f"{prefix}.groups"] = groups
-            columns.update({f"{prefix}.{name}": c for name, c in cells.save().items()})
+            packed = self._packed.get(number) if row == PACKED else self._pack_up(row)
+            columns[f"{prefix}.groups"] = packed.groups
+            columns.update({f"{prefix}.{name}": c for name, c in packed.cells.save().items()})
         return columns
+
+    def _pack_up(self, row: int) -> Packed:
+        """What a row of the table has."""
+        groups = np.flatnonzero(self.partials.rows.counts[row * self.width :][: self.width])
+        cells = self.partials.of(self.partials.all.take(row * self.width + groups))
+        return Packed(groups, cells)
 
     def load(self, columns: dict[str, Array], version: int) -> None:
         """Be the rows that were saved; there is room for their groups."""
@@ -215,6 +306,7 @@ class NumberedRows:
 
     def cells(self) -> tuple[Indices, Indices, Bundle]:
         """Every cell that has a tuple: its row, its group, and the cells themselves."""
+        self._unpack(self.numbers)
         numbers = np.zeros(len(self.partials) // self.width, np.int64)
         numbers[self._rows] = self.numbers
         filled = np.flatnonzero(self.partials.rows.counts)

@@ -307,12 +307,16 @@ class Partials:
 
     def program(self, layout: Layout) -> None:
         """Have the parts of other calls; those that stay keep what they have."""
+        self._have(layout, [part.make(len(self)) for part in layout.parts])
+
+    def follow(self, model: Partials) -> None:
+        """Have the parts that others have been given, so that they can be combined."""
+        self._have(model.layout, [cells.like(len(self)) for cells in model.all.members[1:]])
+
+    def _have(self, layout: Layout, fresh: Sequence[Cells]) -> None:
         rows, *parts = self.all.members
         known = dict(zip(self.layout.keys, parts, strict=True))
-        parts = [
-            known[key] if key in known else part.make(len(self))
-            for key, part in zip(layout.keys, layout.parts, strict=True)
-        ]
+        parts = [known.get(key, new) for key, new in zip(layout.keys, fresh, strict=True)]
         self.all, self.layout = Bundle([rows, *parts]), layout
 
     def results(self) -> list[Any]:

@@ -4,9 +4,11 @@ What can be subtracted is kept as one running window: the panes that enter are a
 leave are taken off. The rest is kept as two stacks: of the older panes, every pane combined with
 all later ones up to a border, of the newer ones all combined; a window is one of the former and the
 latter. When a window begins past the border, the stacks are built anew at its end, so each pane is
-combined a constant number of times.
+combined a constant number of times. Where stacks would take too much memory, because groups are
+many and each is in few panes, the rest is one running window too, and the groups of a pane that
+leaves are made anew from the panes that stay.
 
-Both work on many windows at once. Neither need be saved: they are made of the panes.
+All work on many windows at once. None need be saved: they are made of the panes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Indices
-from penstock.blocks.numbered_rows import NumberedRows
+from penstock.blocks.numbered_rows import NARROW, NumberedRows
 from penstock.blocks.panes import PaneStore
 from penstock.blocks.partials import (
     Arrivals,
@@ -27,6 +29,11 @@ from penstock.blocks.partials import (
     stacked,
     total,
 )
+
+MOST_STACKED = 1 << 24
+"""Stacks have no more cells than this."""
+MOST_GATHERED = 1 << 20
+"""More cells than this are not gathered at once to be combined with a single row."""
 
 
 class RunningWindows:
@@ -40,6 +47,12 @@ class RunningWindows:
         """Forget the panes seen so far; they are read again from the store."""
         self._sums: _Sums | None = None
         self._stacks: _Stacks | None = None
+        self._anew: _Anew | None = None
+
+    @property
+    def nbytes(self) -> int:
+        parts = (self._sums, self._stacks, self._anew)
+        return sum(part.nbytes for part in parts if part is not None)
 
     def windows(self, begins: Indices, ends: Indices) -> Partials:
         """A row of cells for each window, given by its first pane and the first one after it."""
@@ -60,32 +73,43 @@ class RunningWindows:
         return self._sums.windows(self._store.rows, begins, ends)
 
     def _stacked(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
+        store = self._store.rows
+        first, last = np.searchsorted(store.numbers, (begins[0], ends[0]))
+        if store.width >= NARROW and int(last - first) * store.width > MOST_STACKED:
+            self._stacks = None
+            if self._anew is None or int(begins[0]) >= self._anew.end:
+                nothing = store.partials.all.only(places).like(store.width)
+                self._anew = _Anew(nothing, places, int(begins[0]), int(begins[0]))
+            return self._anew.windows(store, begins, ends)
+        self._anew = None
         if self._stacks is None:
             self._stacks = _Stacks(places)
-        return self._stacks.windows(self._store.rows, begins, ends)
+        return self._stacks.windows(store, begins, ends)
 
     def pass_over(self, first: int) -> None:
         """The panes before this one are about to go."""
-        sums = self._sums
-        if sums is not None and sums.begin < first:
-            if first >= sums.end:
+        if self._sums is not None:
+            if first >= self._sums.end:
                 self._sums = None
-                return
-            leaving, taken = self._store.rows.gather(sums.begin, first)
-            if len(leaving):
-                rows = taken.only(sums.places)
-                sums.value.invert(total(rows, len(leaving), self._store.rows.width))
-            sums.begin = first
+            else:
+                self._sums.move(self._store.rows, max(first, self._sums.begin), self._sums.end)
+        if self._anew is not None:
+            if first >= self._anew.end:
+                self._anew = None
+            else:
+                self._anew.move(self._store.rows, max(first, self._anew.begin), self._anew.end)
 
     def changed(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Late tuples have been folded into panes; some of these may have been read before."""
-        panes, sums = self._store.panes.numbers(ticks), self._sums
-        if sums is not None:
-            inside = np.flatnonzero((panes >= sums.begin) & (panes < sums.end))
+        panes = self._store.panes.numbers(ticks)
+        for running in (self._sums, self._anew):
+            if running is None:
+                continue
+            inside = np.flatnonzero((panes >= running.begin) & (panes < running.end))
             if len(inside):
                 cells: Indices | int = 0 if groups is None else groups[inside]
                 those = arrivals.only(inside, arrivals.start)
-                self._store.rows.partials.lift_into(sums.value, sums.places, cells, those)
+                self._store.rows.partials.lift_into(running.value, running.places, cells, those)
         stacks = self._stacks
         if stacks is not None:
             inside = np.flatnonzero(panes < stacks.end)
@@ -104,28 +128,46 @@ class _Sums:
     begin: int
     end: int
 
+    @property
+    def nbytes(self) -> int:
+        return sum(cells.nbytes for cells in self.value.members)
+
     def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         width = store.width
+        self.move(store, int(begins[0]), int(ends[0]))
+        if len(begins) == 1:
+            return self.value.take(np.arange(width))
         entering, added = store.gather(self.end, int(ends[-1]))
         leaving, taken = store.gather(self.begin, int(begins[-1]))
-        added, taken = added.only(self.places), taken.only(self.places)
         self.begin, self.end = int(begins[-1]), int(ends[-1])
-        if len(begins) == 1:
-            if len(entering):
-                self.value.combine(total(added, len(entering), width))
-            if len(leaving):
-                self.value.invert(total(taken, len(leaving), width))
-            return self.value.take(np.arange(width))
-        added = stacked(self.value, added, len(entering), width)
+        added = stacked(self.value, added.only(self.places), len(entering), width)
         scan(added, len(entering) + 1, width)
         windows = added.take(cells_of_rows(np.searchsorted(entering, ends), width))
         if len(leaving):
-            taken = stacked(self.value.like(width), taken, len(leaving), width)
+            nothing = self.value.like(width)
+            taken = stacked(nothing, taken.only(self.places), len(leaving), width)
             scan(taken, len(leaving) + 1, width)
             windows.invert(taken.take(cells_of_rows(np.searchsorted(leaving, begins), width)))
         last = (len(begins) - 1) * width
         self.value = windows.take(np.arange(last, last + width))
         return windows
+
+    def move(self, store: NumberedRows, begin: int, end: int) -> None:
+        """Be the panes of another window, which begins and ends no earlier."""
+        for first, stop, inverted in ((self.end, end, False), (self.begin, begin, True)):
+            numbers = store.between(first, stop)
+            if len(numbers) * store.width <= MOST_GATHERED and numbers:
+                rows = store.gather(first, stop)[1].only(self.places)
+                row = total(rows, len(numbers), store.width)
+                self.value.invert(row) if inverted else self.value.combine(row)
+                continue
+            for number in numbers:
+                groups, cells = store.packed(number)
+                mine = self.value.take(groups)
+                cells = cells.only(self.places)
+                mine.invert(cells) if inverted else mine.combine(cells)
+                self.value.put(groups, mine)
+        self.begin, self.end = begin, end
 
 
 class _Stacks:
@@ -140,6 +182,11 @@ class _Stacks:
         self._border = 0
         self._newer: Bundle | None = None
         self.end = 0
+
+    @property
+    def nbytes(self) -> int:
+        stacks = (stack for stack in (self._older, self._newer) if stack is not None)
+        return sum(cells.nbytes for stack in stacks for cells in stack.members)
 
     def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         width = store.width
@@ -213,3 +260,44 @@ class _Stacks:
         self._newer = newer.take(np.arange(last, last + width))
         self.end = max(self.end, int(ends[-1]))
         return made
+
+
+@dataclass
+class _Anew:
+    """The other parts of the panes from ``begin`` to before ``end``, as one row."""
+
+    value: Bundle
+    places: list[int]
+    begin: int
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(cells.nbytes for cells in self.value.members)
+
+    def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
+        width = store.width
+        made = self.value.like(len(begins) * width)
+        for i, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+            self.move(store, begin, end)
+            made.put(np.arange(i * width, (i + 1) * width), self.value)
+        return made
+
+    def move(self, store: NumberedRows, begin: int, end: int) -> None:
+        """Be the panes of another window, which begins and ends no earlier."""
+        leaving = store.groups_in(self.begin, begin)
+        if len(leaving):
+            self.value.put(leaving, self.value.like(len(leaving)))
+            for number in store.between(begin, min(self.end, end)):
+                groups, cells = store.packed(number)
+                chosen = np.flatnonzero(np.isin(groups, leaving, assume_unique=True))
+                if len(chosen):
+                    self._combine(groups[chosen], cells.take(chosen))
+        for number in store.between(max(self.end, begin), end):
+            self._combine(*store.packed(number))
+        self.begin, self.end = begin, end
+
+    def _combine(self, groups: Indices, cells: Bundle) -> None:
+        mine = self.value.take(groups)
+        mine.combine(cells.only(self.places))
+        self.value.put(groups, mine)

@@ -190,9 +190,7 @@ class WindowModules:
     def program(self, layout: Layout, grid: WindowGrid) -> None:
         """Take other calls; the windows stay."""
         assert grid.size == self.control.grid.size
-        if layout.keys != self._rows.partials.layout.keys:
-            self._rows.touch(self._rows.numbers)
-        self._rows.partials.program(layout)
+        self._rows.program(layout)
 
     def resize(self, count: int) -> None:
         """Be another number of modules, for another slack."""

@@ -32,9 +32,7 @@ class PaneWindows:
             first, last = grid.windows_of_panes(self._store.rows.numbers)
             self._store.rows.remove(self._store.rows.numbers[first > last])
         self._store.panes = grid.panes_of_ticks
-        if layout.keys != self._store.rows.partials.layout.keys:
-            self._store.rows.touch(self._store.rows.numbers)
-        self._store.rows.partials.program(layout)
+        self._store.rows.program(layout)
         self._running.reset()
 
     def __len__(self) -> int:
@@ -46,7 +44,7 @@ class PaneWindows:
 
     @property
     def nbytes(self) -> int:
-        return self._store.rows.nbytes
+        return self._store.rows.nbytes + self._running.nbytes
 
     def measures(self, opened: int) -> dict[str, int]:
         """How many panes there are, and how many windows that have a tuple and are open."""
@@ -118,6 +116,8 @@ class PaneWindows:
             first = self._grid.border(self._grid.begin(before))
             self._running.pass_over(first)
             self._store.rows.drop(first)
+            # What comes in time is in a window that is open, and after all that are closed.
+            self._store.rows.pack(self._grid.border(self._grid.end(before - 1)))
 
     def _last(self) -> int:
         """The last window that has a tuple."""
