@@ -111,12 +111,15 @@ class Run:
         """The positions of some rows."""
         return self.at.start + rows if isinstance(self.at, range) else self.at[rows]
 
-    @functools.cached_property
+    @property
     def plain(self) -> Run:
         """The run without dictionary-encoded columns, which few blocks have a use for."""
-        inputs = tuple(plain(batch) for batch in self.inputs)
-        same = all(a is b for a, b in zip(inputs, self.inputs, strict=True))
-        return self if same else replace(self, inputs=inputs)
+        kinds = (field.type for batch in self.inputs for field in batch.schema)
+        return self._decoded if any(map(pa.types.is_dictionary, kinds)) else self
+
+    @functools.cached_property
+    def _decoded(self) -> Run:
+        return replace(self, inputs=tuple(plain(batch) for batch in self.inputs))
 
 
 def empty_run(schema: pa.Schema) -> Run:
