@@ -182,8 +182,8 @@ def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options
 SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
 BATCHES = st.sampled_from((1, 2, 7, 1000))
 # The fuzz profile asks for more than this, and gets it.
-MANY = settings(max_examples=max(100, settings().max_examples))
-SOME = settings(max_examples=max(30, settings().max_examples))
+MANY = settings(max_examples=max(60, settings().max_examples))
+SOME = settings(max_examples=max(20, settings().max_examples))
 
 
 @MANY

@@ -55,7 +55,7 @@ def test_metrics_tell_what_an_aggregate_holds() -> None:
         assert [found[name] for name in ("groups", "panes", "windows_open")] == [[3], [2], [2]]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
     st.lists(st.integers(1, 12), min_size=1, max_size=4),

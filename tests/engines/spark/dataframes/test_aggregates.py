@@ -51,7 +51,7 @@ def counted(cluster: Cluster, kind: str) -> int:
     return sum(one.count for _, one in cluster.made if one.kind == kind)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(inputs(disorder=5), st.sampled_from(PARTIAL + WHOLE), st.integers(1, 3), st.integers())
 def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int) -> None:
     streams, triggers = given_
@@ -63,7 +63,7 @@ def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int
     assert counted(cluster, "taken") == len(streams[0])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(inputs(disorder=15), st.sampled_from(PARTIAL), st.integers(1, 3), st.integers())
 def test_late_tuples_count_where_they_would_if_they_were_shown(
     given_: Given, sql: str, cores: int, seed: int
