@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kill.campaign import AGGREGATES, Campaign, Death
+from tests.kill.campaign import QUERIES, Campaign, Death
 
 pytestmark = pytest.mark.xdist_group("processes")
 
 
 def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
-    campaign = Campaign(tmp_path, seed=2, rows=12_000, rows_per_trigger=2_000, query=AGGREGATES)
+    campaign = Campaign(tmp_path, seed=2, rows=12_000, rows_per_trigger=2_000, query=QUERIES[0])
     expected = campaign.expected()
     assert len(expected) > 1000
     assert not campaign.run(Death("packing", 3)), "before a segment of the log is written"
