@@ -111,12 +111,17 @@ class Run:
         """The positions of some rows."""
         return self.at.start + rows if isinstance(self.at, range) else self.at[rows]
 
-    @functools.cached_property
+    @property
     def plain(self) -> Run:
         """The run without dictionary-encoded columns, which few blocks have a use for."""
+        return self if self._decoded is None else self._decoded
+
+    @functools.cached_property
+    def _decoded(self) -> Run | None:
+        """None if nothing is encoded: a run that knew itself would outlive its use."""
         inputs = tuple(plain(batch) for batch in self.inputs)
         same = all(a is b for a, b in zip(inputs, self.inputs, strict=True))
-        return self if same else replace(self, inputs=inputs)
+        return None if same else replace(self, inputs=inputs)
 
 
 def empty_run(schema: pa.Schema) -> Run:
