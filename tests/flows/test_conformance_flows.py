@@ -26,6 +26,7 @@ from penstock.testing import ReplayResult, replay_text, run_on_oracle
 SCRIPTS = sorted((Path(__file__).parents[1] / "conformance").glob("*.flow"))
 BATCHES = (1, 1000)
 SPECIAL = re.compile(r"\b(LEFT|RIGHT|FULL|SEMI|ANTI) JOIN\b")
+ORDERED = re.compile(r"\b(FIRST|LAST)\(|\bORDER BY\b|\bLIMIT\b")
 JOIN = re.compile(r"\bJOIN\b|AS \w+, \w+ \[")
 
 
@@ -65,6 +66,17 @@ def refusal(script: str, way: Way) -> str | None:
                 f"the flow {way.flow} does not offer {special[1].lower()} joins: no core of it "
                 "knows whether a tuple has found a partner in another",
                 "Ask for one of the flows three-step and splitjoin.",
+            )
+            return str(error)
+        text = step.sql if isinstance(step, InstallStep) else ""
+        ordered = JOIN.search(text) and ORDERED.search(text)
+        if ordered and way.flow in UNORDERED:
+            error = ScriptError.at_line(
+                step.line.number,
+                step.line.text,
+                f"the flow {way.flow} offers no order, and FIRST, LAST, ORDER BY and LIMIT over a "
+                "join take its rows in the order of their arrival",
+                "Ask for the flow splitjoin.",
             )
             return str(error)
     return None

@@ -114,14 +114,12 @@ class Run:
     @property
     def plain(self) -> Run:
         """The run without dictionary-encoded columns, which few blocks have a use for."""
-        return self if self._decoded is None else self._decoded
+        kinds = (field.type for batch in self.inputs for field in batch.schema)
+        return self._decoded if any(map(pa.types.is_dictionary, kinds)) else self
 
     @functools.cached_property
-    def _decoded(self) -> Run | None:
-        """None if nothing is encoded: a run that knew itself would outlive its use."""
-        inputs = tuple(plain(batch) for batch in self.inputs)
-        same = all(a is b for a, b in zip(inputs, self.inputs, strict=True))
-        return None if same else replace(self, inputs=inputs)
+    def _decoded(self) -> Run:
+        return replace(self, inputs=tuple(plain(batch) for batch in self.inputs))
 
 
 def empty_run(schema: pa.Schema) -> Run:
