@@ -19,7 +19,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate_clock import Closings, CountClock, EndClock, Judged, WindowClock
+from penstock.blocks.aggregate_clock import Closings, Judged
+from penstock.blocks.aggregate_input import arriving, passed_rows, turns
+from penstock.blocks.aggregate_kinds import clock_of, windows_of
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.crew import Crew
@@ -27,45 +29,27 @@ from penstock.blocks.emission import Emissions, Span
 from penstock.blocks.panes import Kept
 from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
-from penstock.blocks.picked import picked
 from penstock.blocks.run import Control, Ended, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.time_clock import TimeClock
 from penstock.blocks.wid import WindowModules, modules_of
-from penstock.blocks.window_grid import WindowGrid
 from penstock.blocks.window_panes import PaneWindows
-from penstock.kernels.evaluate import evaluate, select
+from penstock.kernels.evaluate import select
 from penstock.kernels.groups import Groups
 from penstock.kernels.survey import HIGHEST, LOWEST
-from penstock.kernels.vector import Failures, Mask, Vector, vector_of
+from penstock.kernels.vector import Failures, vector_of
 from penstock.kernels.words import code_of
 from penstock.program.blocks import AggregateRows
-from penstock.sql.expressions import TRUE, Expression
+from penstock.sql.expressions import TRUE
 from penstock.streams.batches import no_rows
-from penstock.streams.windows import Sliding, SlidingRows
+from penstock.streams.windows import Sliding
 
 MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
+MOST_FOLDED = 1 << 22
+"""So many cells of panes may be new before windows are closed."""
 FEWEST_GROUPS = 1024
 """So many groups are kept however few of them are left in any pane."""
-
-
-def clock_of(instruction: AggregateRows, stream: str) -> WindowClock:
-    """The clock of an aggregate, by its window."""
-    if isinstance(instruction.window, Sliding):
-        return TimeClock(instruction, stream)
-    if isinstance(instruction.window, SlidingRows):
-        return CountClock(instruction)
-    return EndClock(instruction)
-
-
-def windows_of(
-    instruction: AggregateRows, layout: Layout, grid: WindowGrid, crew: Crew | None
-) -> PaneWindows | WindowModules:
-    """What keeps the windows of an aggregate, by its kernel."""
-    if instruction.kernel == "wid" and isinstance(instruction.window, Sliding):
-        return WindowModules(layout, grid, modules_of(instruction.window))
-    return PaneWindows(layout, grid, crew)
 
 
 class AggregateBlock:
@@ -163,16 +147,17 @@ class AggregateBlock:
         if self._counts_alone(judged):
             yield from self._closed(events, 0, len(events))
             return
-        passed = self._passed(judged)
+        passed = passed_rows(self._instruction, judged, self.clock.grid, self.failures)
         done = 0
         if passed is None or len(passed):
             arrivals, groups = self._arrivals(judged, passed)
             ticks = judged.ticks if passed is None else judged.ticks[passed]
-            if not len(judged.behind):
+            parts = self._parts(ticks)
+            if not len(judged.behind) and parts == 1:
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
-                for stop, those, late in self._turns(judged, events, rows, ticks):
+                for stop, late, those in turns(judged, events, rows, ticks, self.clock.grid, parts):
                     yield from self._closed(events, done, stop)
                     done = stop
                     mine = None if groups is None else groups[those]
@@ -181,6 +166,17 @@ class AggregateBlock:
                     lift = self.windows.lift_late if late else self.windows.lift
                     lift(ticks[those], mine, some)
         yield from self._closed(events, done, len(events))
+
+    def _parts(self, ticks: Indices) -> int:
+        """In how many parts tuples are folded, so that panes are not all there at once.
+
+        A run may reach over many more panes than windows that are open at a time.
+        """
+        if self.windows.width == 1:
+            return 1
+        panes = self.clock.grid.panes_of_ticks
+        span = panes.number(int(ticks.max())) - panes.number(int(ticks.min())) + 1
+        return min(len(ticks), min(span, len(ticks)) * self.windows.width // MOST_FOLDED + 1)
 
     def _counts_alone(self, judged: Judged) -> bool:
         """Count the tuples, if nothing else is asked and none is late; False if not."""
@@ -209,57 +205,15 @@ class AggregateBlock:
         self._numbers += len(run)
         return True
 
-    def _turns(
-        self, judged: Judged, events: Emissions, rows: Indices, ticks: Indices
-    ) -> Iterator[tuple[int, Indices, bool]]:
-        """Tuples to fold in, each time after how many of the events, and whether they are late.
-
-        First those in time. Those that missed windows follow those windows; the others of theirs
-        are still open, or they are not folded in at all.
-        """
-        behind = np.isin(rows, judged.behind)
-        if not behind.all():
-            yield 0, np.flatnonzero(~behind), False
-        behind &= self.clock.grid.last_of(ticks) >= judged.open_at(rows)
-        late = np.flatnonzero(behind)
-        before = events.before_row(rows[late])
-        for stop in np.unique(before).tolist():
-            yield stop, late[before == stop], True
-
-    def _passed(self, judged: Judged) -> Indices | None:
-        """The rows for which WHERE is true and that are in some window; None if all are."""
-        where, grid = self._instruction.where, self.clock.grid
-        if not len(judged.run):
-            return np.empty(0, np.int64)
-        mask = None
-        if where != TRUE:
-            mask = select(judged.run.inputs, where, self.failures)
-        if grid.size < grid.slide:
-            inside = grid.first_of(judged.ticks) <= grid.last_of(judged.ticks)
-            mask = inside if mask is None else mask & inside
-        return None if mask is None or mask.all() else np.flatnonzero(mask)
-
     def _arrivals(self, judged: Judged, passed: Indices | None) -> tuple[Arrivals, Indices | None]:
         """What the calls want to know of the tuples that passed, and the group of each."""
-        inputs, times, length = judged.run.inputs, judged.times, len(judged.run)
-        if passed is not None:
-            inputs = tuple(picked(batch, passed) for batch in inputs)
-            times = None if times is None else times[passed]
-            length = len(passed)
-        arguments: dict[Expression, Vector] = {}
-        filters: dict[Expression, Mask] = {}
-        for call in self._instruction.calls:
-            if call.condition != TRUE and call.condition not in filters:
-                filters[call.condition] = select(inputs, call.condition, self.failures)
-            if call.argument is not None and call.argument not in arguments:
-                arguments[call.argument] = evaluate(call.argument, inputs, self.failures)
-        groups = None
-        if self._instruction.keys:
-            keys = [evaluate(k.expression, inputs, self.failures) for k in self._instruction.keys]
-            groups = self._groups.numbers(keys, length)
-            self._make_room()
-        start, self._numbers = self._numbers, self._numbers + length
-        return Arrivals(length, start, arguments, filters, times), groups
+        arrivals, keys = arriving(self._instruction, judged, passed, self._numbers, self.failures)
+        self._numbers += arrivals.length
+        if not keys:
+            return arrivals, None
+        groups = self._groups.numbers(keys, arrivals.length)
+        self._make_room()
+        return arrivals, groups
 
     def _make_room(self) -> None:
         """Let every group have a cell; groups that are gone are forgotten when room is short."""
@@ -382,7 +336,7 @@ class AggregateBlock:
         """Fold tuples into their panes, whatever was promised; returns the ticks of those."""
         run, ticks = self.clock.placed(run)
         judged = Judged(run, ticks, None, LOWEST)
-        passed = self._passed(judged)
+        passed = passed_rows(self._instruction, judged, self.clock.grid, self.failures)
         if passed is None or len(passed):
             arrivals, groups = self._arrivals(judged, passed)
             self.windows.lift(ticks if passed is None else ticks[passed], groups, arrivals)

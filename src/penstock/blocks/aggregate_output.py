@@ -43,7 +43,7 @@ class WindowOutput:
         A group has a row in the windows in which it has a tuple; without GROUP BY every window has.
         """
         if self._instruction.keys:
-            order = groups.order(np.arange(len(groups)))
+            order = groups.in_order()
             cells = np.arange(len(windows))[:, None] * width + order
             present = partials.rows.counts[cells] > 0
             chosen = cells[present]

@@ -50,12 +50,13 @@ class Groups:
         self._types = tuple(types)
         self._ranks: Array | None = None
         """Of each group, how many come before it; None if there is a group it does not know."""
+        self._order: npt.NDArray[np.int64] | None = None
         self._forget()
 
     def _forget(self) -> None:
         self._columns: list[KeyColumn] = [key_column(kind) for kind in self._types]
         self._joined = [IntTable() for _ in self._columns[1:]]
-        self._ranks = None
+        self._ranks = self._order = None
 
     def __len__(self) -> int:
         if self._joined:
@@ -64,7 +65,7 @@ class Groups:
 
     @property
     def nbytes(self) -> int:
-        ranks = 0 if self._ranks is None else self._ranks.nbytes
+        ranks = sum(kept.nbytes for kept in (self._ranks, self._order) if kept is not None)
         return ranks + sum(c.nbytes for c in self._columns) + sum(t.nbytes for t in self._joined)
 
     def numbers(self, columns: Sequence[Vector], length: int) -> Numbers:
@@ -78,7 +79,7 @@ class Groups:
             _pairs(found, keys.numbers(vector), pairs)
             found = table.numbers(pairs)
         if len(self) > before:
-            self._ranks = None
+            self._ranks = self._order = None
         return found
 
     def keys_of(self, numbers: Array) -> list[pa.Array[Any]]:
@@ -102,17 +103,24 @@ class Groups:
         """
         if len(numbers) < 2:
             return np.arange(len(numbers))
+        order = self.in_order()
         if self._ranks is None:
-            parts = self._parts(np.arange(len(self)))
-            ranked = [k.ranks()[part] for k, part in zip(self._columns, parts, strict=True)]
             self._ranks = np.empty(len(self), np.int64)
-            self._ranks[np.lexsort(ranked[::-1])] = np.arange(len(self))
+            self._ranks[order] = np.arange(len(self))
         ranks = self._ranks[numbers]
         if 8 * len(numbers) < len(self):
             return np.argsort(ranks)
         at = np.full(len(self), -1, np.int64)
         at[ranks] = np.arange(len(numbers))
         return at[at >= 0]
+
+    def in_order(self) -> npt.NDArray[np.int64]:
+        """All groups in the order of their keys; see :meth:`order`."""
+        if self._order is None:
+            parts = self._parts(np.arange(len(self)))
+            ranked = [k.ranks()[part] for k, part in zip(self._columns, parts, strict=True)]
+            self._order = np.lexsort(ranked[::-1]) if ranked else np.arange(len(self))
+        return self._order
 
     def keep(self, numbers: Array) -> Numbers:
         """Forget all groups but these; for each old number the new one, -1 if it is gone.
