@@ -9,7 +9,7 @@ from typing import Any
 from tests.flows.inputs import Arrival, Script, Window
 
 from penstock.flows.chain import chain_network, signals
-from penstock.flows.explore import Explored, Phase, explore
+from penstock.flows.explore import Explored, Phase, Units, explore
 from penstock.flows.handshake_core import Flush, HandshakeCore
 from penstock.flows.low_latency_core import LowLatencyCore
 from penstock.flows.network import Network
@@ -54,13 +54,11 @@ def orders(each: int) -> Iterator[str]:
         yield "".join("R" if place in places else "S" for place in range(2 * each))
 
 
-def explore_chain(
-    network: Network, script: Script, flush: bool, leave_out: bool = True
-) -> Explored:
+def explore_chain(units: Units, script: Script, flush: bool, leave_out: bool = True) -> Explored:
     """Every schedule gives every pair, once."""
     expected = script.pairs()
 
     def check(came: list[Any], steps: list[Step]) -> None:
         assert came == expected, "\n".join(map(str, steps))
 
-    return explore(network, phases(script, flush), check, leave_out=leave_out)
+    return explore(units, phases(script, flush), check, leave_out=leave_out)

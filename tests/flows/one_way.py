@@ -11,7 +11,7 @@ from tests.flows.inputs import Pair, Script
 from tests.flows.test_order import Row, is_ordered_inner, is_ordered_outer
 
 from penstock.flows.celljoin import celljoin_network
-from penstock.flows.explore import Explored, Phase, explore
+from penstock.flows.explore import Explored, Phase, Units, explore
 from penstock.flows.gathering import ALL_SECTIONS, Results, Stars
 from penstock.flows.network import Network
 from penstock.flows.schedule import Step
@@ -97,10 +97,10 @@ def messages(script: Script) -> Phase:
 
 
 def explore_one_way(
-    network: Network, script: Script, promised: Promised, leave_out: bool = True
+    units: Units, script: Script, promised: Promised, leave_out: bool = True
 ) -> Explored:
     """Every schedule keeps what is promised."""
-    pieces = any(unit.name == "coordinator" for unit in network.units)
+    pieces = "coordinator" in units.names
 
     def check(came: list[Any], steps: list[Step]) -> None:
         try:
@@ -108,7 +108,7 @@ def explore_one_way(
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *map(str, steps)])) from error
 
-    return explore(network, [messages(script)], check, leave_out=leave_out, observe=seen)
+    return explore(units, [messages(script)], check, leave_out=leave_out)
 
 
 def added(parts: Iterable[Explored]) -> Explored:

@@ -14,12 +14,14 @@ from tests.flows.one_way import (
     added,
     celljoin_cells,
     explore_one_way,
+    seen,
     splitjoin_tree,
 )
 from tests.flows.ways import ORDERS
 from tests.plain_kernels import plain_kernels
 
 from penstock.flows import probing
+from penstock.flows.explore import Units
 from penstock.flows.gathering import Merger, Results, Stars
 from penstock.flows.network import Network, Port, Sent
 
@@ -48,13 +50,9 @@ def without_compiling() -> Iterator[None]:
 def test_tuple_by_tuple_every_schedule_keeps_the_promise(
     flow: MakeNetwork, cores: int, each: int, order: str, windows: str
 ) -> None:
-    # Of the orders in which tuples can arrive some will do.
-    every = each
-    scripts = [small_script(o, WINDOWS[windows]) for o in list(orders(each))[::every]]
-    total = added(
-        explore_one_way(flow(cores, Stars(order, 1)), script, Promised(script, order))
-        for script in scripts
-    )
+    units = Units(flow(cores, Stars(order, 1)), seen)
+    scripts = [small_script(o, WINDOWS[windows]) for o in orders(each)]
+    total = added(explore_one_way(units, script, Promised(script, order)) for script in scripts)
     print(f"{flow.__name__}, {cores} cores, {each} tuples a stream, {order}: {total}")
     assert total.orders > 10**7
 
@@ -70,7 +68,7 @@ def test_with_many_messages_a_chunk_every_schedule_keeps_the_promise(
     monkeypatch.setattr(probing, "MOST_PAIRS", most_pairs)
     scripts = [replace(small_script(o, WIDE), cuts=(1, 5)) for o in ("RSRSSR", "SSRRRS")]
     total = added(
-        explore_one_way(flow(2, Stars(order, precision)), script, promised)
+        explore_one_way(Units(flow(2, Stars(order, precision)), seen), script, promised)
         for script in scripts
         for precision in ((1,) if order == "none" else (1, 2))
         for promised in [Promised(script, order, MIXED[order, precision])]
@@ -84,8 +82,9 @@ def test_with_many_messages_a_chunk_every_schedule_keeps_the_promise(
 def test_orders_that_are_left_out_make_no_difference(flow: MakeNetwork, order: str) -> None:
     script = small_script("RSR", (Window(rows=2), Window(rows=2)))
     stars, promised = Stars(order, 1), Promised(script, order)
-    some = explore_one_way(flow(2, stars), script, promised)
-    all_of_them = explore_one_way(flow(2, stars), script, promised, leave_out=False)
+    units = Units(flow(2, stars), seen)
+    some = explore_one_way(units, script, promised)
+    all_of_them = explore_one_way(units, script, promised, leave_out=False)
     assert some.ends == all_of_them.ends
     assert some.orders < all_of_them.orders
     assert some.states < all_of_them.states
@@ -111,9 +110,10 @@ def test_if_the_last_merger_waits_for_nobody_a_schedule_breaks_the_order(
     script = replace(small_script("RSRS", WIDE), cuts=())
     inputs = 2 if flow is splitjoin_tree else 4
     network = with_last(flow(2, Stars(order, 1)), Merger(last, inputs, waits=False))
-    explore_one_way(network, script, Promised(script, "none"))
+    units = Units(network, seen)
+    explore_one_way(units, script, Promised(script, "none"))
     with pytest.raises(AssertionError, match="Row"):
-        explore_one_way(network, script, Promised(script, order))
+        explore_one_way(units, script, Promised(script, order))
 
 
 class Greedy:
@@ -143,4 +143,4 @@ def test_if_a_merger_takes_from_the_next_chunk_a_schedule_loses_the_end_of_one(o
     network = splitjoin_tree(2, Stars(order, 1))
     network.units = [Greedy(u) if isinstance(u, Merger) else u for u in network.units]
     with pytest.raises(AssertionError):
-        explore_one_way(network, script, Promised(script, order))
+        explore_one_way(Units(network, seen), script, Promised(script, order))

@@ -33,9 +33,9 @@ Check = Callable[[list[Any], "list[Step]"], None]
 """Is given what came out, and the steps that led there; raises if that is wrong."""
 Observe = Callable[[Any], Iterable[Hashable]]
 """What counts of a message that came out."""
-FIGURES = frozenset({"counts", "comparisons", "stars", "at"})
-"""Attributes that say how often, or when, something happened: two states that differ in nothing
-else are equal."""
+FIGURES = frozenset({"counts", "comparisons", "stars", "at", "kernels"})
+"""Attributes that say how often, or when, something happened, or what has been made ready for it:
+two states that differ in nothing else are equal."""
 
 
 @dataclass
@@ -84,16 +84,26 @@ class _Numbered:
         return number
 
 
-class _Units:
+class Units:
     """The units of a network as functions: what each of them does in each of its states.
 
-    A unit decides by its state and the message alone, so that each decision is worked out once. One
-    that takes nothing from an input now is asked again in its next state.
+    A unit decides by its state and the message alone, so that each decision is worked out once,
+    whatever is put in. One that takes nothing from an input now is asked again in its next state.
+
+    Parameters
+    ----------
+    network
+        As it is at the beginning; it is not changed.
+    observe
+        What counts of a message that came out; all of it is given as it came. Not for networks of
+        which several units have exits: their steps commute. Without it, pairs count, sorted.
     """
 
-    def __init__(self, network: Network, observe: Observe) -> None:
-        self._observe = observe
+    def __init__(self, network: Network, observe: Observe | None = None) -> None:
+        self.in_order = observe is not None
+        self._observe = observe or observed
         numbers = {unit.name: number for number, unit in enumerate(network.units)}
+        self.names = tuple(numbers)
         self.inputs: list[dict[Port, int]] = [{} for _ in numbers]
         self._outputs: list[dict[Port, int | None]] = [{} for _ in numbers]
         self.entries: dict[str, int] = {}
@@ -178,19 +188,18 @@ class _Frame:
 
 
 def explore(
-    network: Network,
+    units: Units,
     phases: Sequence[Phase],
     check: Check,
     most_states: int = 2_000_000,
     leave_out: bool = True,
-    observe: Observe | None = None,
 ) -> Explored:
     """Try every order of steps; ``check`` is called at every end.
 
     Parameters
     ----------
-    network
-        As it is at the beginning; it is not changed.
+    units
+        Those of a network, from its beginning on; they may have been explored before.
     phases
         What is put in. After the last one, and a standstill, comes the end.
     check
@@ -199,22 +208,17 @@ def explore(
         Gives up beyond that.
     leave_out
         Whether orders are left out that differ in commuting steps only.
-    observe
-        What counts of a message that came out; all of it is given as it came. Not for networks of
-        which several units have exits: their steps commute. Without it, pairs count, sorted.
     """
-    units = _Units(network, observe or observed)
-    return _Explorer(units, phases, check, most_states, leave_out, observe is not None).run()
+    return _Explorer(units, phases, check, most_states, leave_out).run()
 
 
 @dataclass
 class _Explorer:
-    units: _Units
+    units: Units
     phases: Sequence[Phase]
     check: Check
     most_states: int
     leave_out: bool
-    in_order: bool
     explored: Explored = field(default_factory=Explored)
     orders: dict[State, int] = field(default_factory=dict)
 
@@ -299,7 +303,7 @@ class _Explorer:
             messages[fifo] += (message,)
         if move.came:
             came += move.came
-            came = came if self.in_order else tuple(sorted(came))  # type: ignore[type-var]
+            came = came if self.units.in_order else tuple(sorted(came))  # type: ignore[type-var]
         return (*units[:place], move.unit, *units[place + 1 :]), tuple(messages), came, phase
 
 
