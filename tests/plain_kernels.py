@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels import entry_index, nested_loop, single
+from penstock.kernels import entry_index, nested_loop, one_probe, single
 
 
 @functools.cache
@@ -29,4 +29,5 @@ def plain_kernels() -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(nested_loop, "load", load_plain)
         patch.setattr(entry_index, "load", load_plain)
         patch.setattr(single, "load", load_plain)
+        patch.setattr(one_probe, "load", load_plain)
         yield patch

@@ -97,23 +97,25 @@ def arrivals(seed: int, shape: str, count: int, nulls: bool) -> Merged:
 
 
 def rows_of(on: str, window: str, join: str, merged: Merged, batch: int, **how: Any) -> list[Any]:
-    kernel = how.pop("kernel", None)
+    options = {name: how.pop(name, None) for name in ("kernel", "flow", "cores")}
     engine = Engine(batch_rows=batch, buffer_rows=1 << 24, **how)
-    engine.stream("R", R.schema, bounded=True)
-    engine.stream("S", S.schema, bounded=True)
+    for stream in (R, S):
+        engine.stream(stream.name, stream.schema, bounded=True)
     columns = (
         "r.t AS rt, r.k AS rk"
         if join in ("SEMI JOIN", "ANTI JOIN")
         else "r.t AS rt, s.t AS st, r.k AS rk, s.k AS sk"
     )
     query = engine.install(
-        f"SELECT {columns} FROM R {window} AS r {join} S {window} AS s ON {on}", kernel=kernel
+        f"SELECT {columns} FROM R {window} AS r {join} S {window} AS s ON {on}", **options
     )
     engine.feed([merged])
     engine.end()
-    return [row for result in query.drain() for row in zip(result.positions.tolist(), *(
+    rows = [row for result in query.drain() for row in zip(result.positions.tolist(), *(
         column.to_pylist() for column in result.batch.columns
     ), strict=True)]  # fmt: skip
+    engine.close()
+    return rows
 
 
 @pytest.fixture
@@ -159,6 +161,19 @@ def test_random_data_and_batches(
         merged = arrivals(seed, shape, 120, nulls=bool(seed % 2))
         expected = rows_of(on, window, join, merged, 1000, compile_predicates=False)
         assert rows_of(on, window, join, merged, batch) == expected
+
+
+@pytest.mark.parametrize("on", HASHED | RANGED)
+def test_cores_find_the_same_for_tuples_that_come_alone(eager: None, on: str) -> None:
+    """Windows are full and drop, keys are NULL now and then, and the index is mended often."""
+    shapes = ("even", "drifting", "extreme", "zipf")
+    for number, (window, shape) in enumerate(zip(WINDOWS, shapes, strict=True)):
+        merged = arrivals(len(on) + number, shape, 90, nulls=number % 2 == 1)
+        expected = rows_of(on, window, "JOIN", merged, 1000, compile_predicates=False)
+        for kernel in ((HASHED | RANGED)[on], "nested-loop"):
+            how: dict[str, Any] = {"kernel": kernel, "flow": "splitjoin", "cores": 2}
+            rows = rows_of(on, window, "JOIN", merged, 1, **how)
+            assert sorted(rows, key=str) == sorted(expected, key=str)
 
 
 def test_every_index_offers_itself_where_it_can() -> None:

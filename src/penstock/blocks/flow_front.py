@@ -18,7 +18,7 @@ from penstock.blocks.admission import Admitted
 from penstock.blocks.join_side import JoinSide, Keyed
 from penstock.blocks.latency import Latency
 from penstock.blocks.matcher import Matcher
-from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Met
+from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Met, is_light
 from penstock.blocks.ranks import Ranks
 from penstock.streams.windows import Range, Rows
 
@@ -129,16 +129,14 @@ class FlowFront:
             for side in self._sides
         )
         r, s = self._sides
+        ranks_here, seen = (first, self._rank), (r.rows.next, s.rows.next)
+        live = (r.cut(s), s.cut(r))
+        promises = (r.punctuator.promise, s.punctuator.promise)
+        light = is_light((left, right), ranks_here)
         entered = time.monotonic_ns()
         self._entered.append((self._rank, entered))
         return Chunk(
-            (left, right),
-            (first, self._rank),
-            (r.rows.next, s.rows.next),
-            (r.cut(s), s.cut(r)),
-            (r.punctuator.promise, s.punctuator.promise),
-            self._compiled,
-            entered,
+            (left, right), ranks_here, seen, live, promises, self._compiled, entered, light
         )
 
     def _new(

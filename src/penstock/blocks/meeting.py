@@ -7,7 +7,6 @@ two tuples meet that may, on whichever of its cores, and gives back the pairs th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -108,6 +107,8 @@ class Chunk:
         may meet are a pair, and the block looks at them.
     entered
         When it came in, in nanoseconds of the monotonic clock.
+    is_light
+        Whether to wake a thread for it takes longer than to do it: see :func:`is_light`.
     """
 
     arrivals: tuple[Arrivals, Arrivals]
@@ -117,13 +118,7 @@ class Chunk:
     promises: tuple[int | float, int | float] | None
     compiled: bool = True
     entered: int = 0
-
-    @functools.cached_property
-    def is_light(self) -> bool:
-        """Whether to wake a thread for it takes longer than to do it: a tuple that comes alone."""
-        if self.ranks[1] - self.ranks[0] != 1:
-            return False
-        return all(not len(a) or int(a.hi[0]) - int(a.lo[0]) <= LIGHT for a in self.arrivals)
+    is_light: bool = False
 
     def __str__(self) -> str:
         """What it holds, for an error to say where."""
@@ -164,6 +159,13 @@ class Chunk:
         return begun, replace(self, arrivals=second, ranks=(rank, self.ranks[1]))
 
 
+def is_light(arrivals: tuple[Arrivals, Arrivals], ranks: tuple[int, int]) -> bool:
+    """Whether it is a tuple that comes alone, and has not too many to meet."""
+    if ranks[1] - ranks[0] != 1:
+        return False
+    return all([not len(a) or int(a.hi[0]) - int(a.lo[0]) <= LIGHT for a in arrivals])
+
+
 @dataclass(frozen=True, eq=False)
 class Met:
     """Pairs that match: numbers in R and in S, and the rank of the younger of the two.
@@ -180,6 +182,15 @@ class Met:
 
     def __len__(self) -> int:
         return len(self.left)
+
+
+_NOTHING: Indices = np.empty(0, np.int64)
+_NOBODY = Met(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+
+def nobody() -> Met:
+    """No pairs."""
+    return _NOBODY
 
 
 @dataclass(frozen=True)

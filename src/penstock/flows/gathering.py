@@ -19,9 +19,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from penstock.blocks.meeting import Met
+from penstock.blocks.meeting import Met, nobody
 from penstock.flows.network import Port, Sent
-from penstock.flows.sub_window import nobody
 from penstock.kernels.merging import merge_sections
 
 Indices = npt.NDArray[np.int64]
@@ -64,6 +63,15 @@ class Stars:
             sections = (arrivals << ENTRY_BITS) + met.entries // self.precision
         elif self.order == "outer":
             sections = arrivals // self.precision
+        else:
+            sections = np.zeros(len(met), np.int64)
+        return sections
+
+    def sections_of_one(self, met: Met) -> Indices:
+        """The same for a chunk of one arrival."""
+        sections: Indices
+        if self.order == "inner":
+            sections = met.entries // self.precision
         else:
             sections = np.zeros(len(met), np.int64)
         return sections

@@ -36,7 +36,9 @@ class Group(Protocol):
 class Part(Protocol):
     """A core's part of one stream's window: tuples in the order of their numbers."""
 
-    comparisons: int
+    @property
+    def comparisons(self) -> int:
+        """How often the predicate has been evaluated."""
 
     @property
     def kernel(self) -> str:

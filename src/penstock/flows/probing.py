@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from penstock.blocks.meeting import Arrivals, Chunk, Met
+from penstock.blocks.meeting import Arrivals, Chunk, Met, nobody
 from penstock.flows.gathering import ALL_SECTIONS, STREAMS, Results, Stars
 from penstock.flows.network import Sent
-from penstock.flows.sub_window import MOST_PAIRS, SubWindow, nobody
+from penstock.flows.sub_window import MOST_PAIRS, SubWindow
 
 CHUNK_RANKS = 1 << 18
 """Arrivals that travel together at most: an index is brought up to date once for all of them."""
@@ -44,6 +44,7 @@ class Probing:
     """The processing cores of both streams, side by side."""
 
     def __init__(self, stars: Stars) -> None:
+        self._stars = stars
         self.cores = tuple(ProcessingCore(stars) for _ in STREAMS)
         self._step = CHUNK_RANKS
 
@@ -72,14 +73,15 @@ class Probing:
 
     def _alone(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
         """The same for a tuple, or a punctuation, that comes alone: it is not kept waiting."""
-        first, after = chunk.ranks
+        after = chunk.ranks[1]
         for side in (0, 1) if len(chunk.arrivals[0]) else (1, 0):
             probes, met, core = chunk.arrivals[side], nobody(), self.cores[side]
             if len(probes):
                 found = core.process(probes, windows[1 - side], chunk.compiled, ANY_NUMBER)
                 assert found is not None
                 met = found
-            yield STREAMS[side], core.with_stars(met, (first, after), after)
+            sections = self._stars.sections_of_one(met) if len(met) else met.ranks
+            yield STREAMS[side], Results(met, sections, ALL_SECTIONS, after)
 
     def _found(
         self,

@@ -8,7 +8,7 @@ numbers, and by their times as long as these ascend; where they do not, the kern
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.buffer import Buffer
-from penstock.blocks.meeting import Arrivals, Met, Rule
+from penstock.blocks.meeting import Arrivals, Met, Rule, nobody
+from penstock.flows.lone_probes import LoneProbes
 from penstock.kernels.entry_index import EntryIndex
 from penstock.kernels.merging import strided_places
-from penstock.kernels.nested_loop import Columns, Pairs, every_pair, kernel_for, pairs, split
+from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -44,8 +45,8 @@ class _Bounds:
 class SubWindow:
     """Tuples of one side in a core, in the order of their numbers.
 
-    ``comparisons`` counts the evaluations of the predicate; ``first_entry`` is the number of the
-    oldest entry. ``stride`` is the least distance of two neighbours' numbers, if it is known.
+    ``first_entry`` is the number of the oldest entry; ``stride`` the least distance of two
+    neighbours' numbers, if it is known.
     """
 
     def __init__(self, side: int, rule: Rule, stride: int | None = None) -> None:
@@ -55,21 +56,25 @@ class SubWindow:
         self._like: Arrivals | None = None
         self._columns: list[Buffer | None] = []
         self._views: list[Any] | None = None
+        self._keyed: tuple[Any, Columns] | None = None
         self._validity: list[Buffer | None] = []
         self.first_entry = 0
         self._in_order = True
         self._index: EntryIndex | None = None
-        self._function: Callable[..., Any] | None = None
-        self._one_place = np.empty(1, np.int64), np.empty(1, np.int64)
-        self._few_pairs: Pairs = np.empty(1024, np.int64)
-        self.comparisons = 0
+        self._compared = 0
         if rule.kernel != "nested-loop" and rule.compiled and rule.predicate.keys[side]:
             index = EntryIndex(rule.predicate, side, rule.kernel)
             self._index = index if index.usable else None
+        self._lone = LoneProbes(side, rule, stride, self._index)
 
     def __len__(self) -> int:
         # Not by the views: other threads ask this too, and are not to leave old ones behind.
         return len(self._columns[0] or ()) if self._columns else 0
+
+    @property
+    def comparisons(self) -> int:
+        """How often the predicate has been evaluated."""
+        return self._compared + self._lone.comparisons
 
     @property
     def kernel(self) -> str:
@@ -99,6 +104,7 @@ class SubWindow:
             if column is not None and buffer is None:  # the first NULL of a key
                 buffer = self._columns[number] = Buffer(column.dtype)
                 buffer.repeat(True, held)
+                self._lone.forget()
             if column is not None and buffer is not None:
                 buffer.append(column)
             elif buffer is not None:
@@ -130,6 +136,7 @@ class SubWindow:
         self.drop(len(self))
         if self._index is not None:
             self._index.clear()
+        self._lone.forget()
         self.first_entry = first_entry
         self.append(arrivals)
 
@@ -229,42 +236,21 @@ class SubWindow:
         """As :meth:`older`, all together; None if there are more than ``most`` pairs."""
         if not len(self) or not len(probes):
             return nobody()
-        if len(probes) == 1 and compiled and self._index is None:
-            few = self._few(probes)
-            if few is not None:
-                return self._named_pairs(probes, 0, few) if len(few) else nobody()
-        counted = self.comparisons
+        alone = compiled and self._lone.serves(probes)
+        if alone:
+            stored = self._stored()
+            met = self._lone.find(probes, stored, self._seqs, self.first_entry)
+            if met is not None:
+                return met
+        counted = self._compared
         bounds = self._older_bounds(probes)
         found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
         if found is None:
-            self.comparisons = counted  # they will be made again
+            self._compared = counted  # they will be made again
             return None
+        if alone:
+            self._lone.prepare(probes, stored, self.first_entry)
         return self._named_pairs(probes, 0, found) if len(found) else nobody()
-
-    def _few(self, probes: Arrivals) -> Pairs | None:
-        """The pairs of a single probe by the nested loop, if they are few; None: look again.
-
-        A single tuple is not to wait for memory, or for the choice of a function, at every step.
-        """
-        rule = self._rule
-        if not rule.compiled or probes.low is not None or not probes.keys:
-            return None
-        if any(v is not None for v in (*probes.valid, *self._valid)):
-            return None
-        keys = self._keys
-        if self._function is None:
-            probe, stored = Columns(probes.keys, probes.valid), Columns(keys, self._valid)
-            self._function = kernel_for(rule.predicate, 1 - self.side, probe, stored)
-        lo, hi = self._one_place
-        lo[0], hi[0] = self._seqs.searchsorted((probes.lo[0], probes.hi[0]))
-        out = self._few_pairs
-        count = int(self._function(lo, hi, *probes.keys, *keys, *rule.constants, out))
-        if count < 0:
-            return None
-        self.comparisons += int(hi[0] - lo[0])
-        few = out[:count].copy()
-        few.sort()
-        return few
 
     def _search(
         self, probes: Arrivals, bounds: _Bounds, compiled: bool, indexed: bool
@@ -276,11 +262,11 @@ class SubWindow:
         start, size = 0, len(probes)
         while start < len(probes):
             span = (start, min(len(probes), start + size))
-            counted = self.comparisons
+            counted = self._compared
             most = MOST_PAIRS if span[1] - start > 1 else len(self)
             found = self._kernel(probes, bounds, span, most, compiled, indexed)
             if found is None:
-                self.comparisons = counted  # they will be made again
+                self._compared = counted  # they will be made again
                 size = max(1, (span[1] - start) // 2)
                 continue
             if len(found):
@@ -308,7 +294,7 @@ class SubWindow:
             *(None if b is None else b[start:stop] for b in bounds.probe),
         )
         if not (compiled and rule.compiled):
-            self.comparisons += candidates
+            self._compared += candidates
             return _live_pairs(lo, hi, probe, bounds.stored, capacity)
         stored = Columns(self._keys, self._valid, *bounds.stored)
         if self._index is not None and indexed:
@@ -316,9 +302,9 @@ class SubWindow:
             found, met = self._index.find(
                 self.first_entry, lo, hi, probe, stored, rule.constants, capacity
             )
-            self.comparisons += met
+            self._compared += met
             return found
-        self.comparisons += candidates
+        self._compared += candidates
         side = 1 - self.side
         return pairs(rule.predicate, side, lo, hi, probe, stored, rule.constants, capacity)
 
@@ -352,8 +338,20 @@ class SubWindow:
     def _view(self, number: int) -> Any:
         """A column as it stands; looked up again only after a change."""
         if self._views is None:
-            self._views = [None if c is None else c.view() for c in self._columns]
-        return self._views[number] if self._views else None
+            self._views = [None] * len(self._columns)
+        if not self._views:
+            return None
+        view, column = self._views[number], self._columns[number]
+        if view is None and column is not None:
+            view = self._views[number] = column.view()
+        return view
+
+    def _stored(self) -> Columns:
+        """Keys, and where they are not NULL, as they stand."""
+        if self._keyed is None or self._keyed[0] is not self._views:
+            keys, valid = self._keys, self._valid
+            self._keyed = self._views, Columns(keys, valid)
+        return self._keyed[1]
 
     def _named(self, name: str) -> Array | None:
         """A column by its name in :class:`Arrivals`; None if the tuples have none."""
@@ -380,15 +378,6 @@ class SubWindow:
         assert self._like is not None
         count = len(self._like.keys)
         return [self._view(4 + count + number) for number in range(count)]
-
-
-def nobody() -> Met:
-    """No pairs."""
-    return _NOBODY
-
-
-_NOTHING: Indices = np.empty(0, np.int64)
-_NOBODY = Met(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
 
 
 def _live_pairs(

@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.flows.bell import Bell
 from penstock.flows.fifo import Fifo
 from penstock.flows.network import Network, Port, Unit
+from penstock.flows.passage import Passage
 
 CAPACITY = 8
 """Messages that may wait before a unit. A message is a whole chunk of tuples."""
@@ -53,6 +54,9 @@ class Threads:
             self._workers[unit.name] for unit in network.units if unit.name in network.at_ends
         ]
         self._all = list(self._workers.values())
+        self._ways = network.entries
+        threads = [worker for worker in self._all if worker not in self._own]
+        self._passage = Passage(self._all, threads, network.wires)
         for worker in self._all:
             worker.fellows = self._all
         for worker in self._all:
@@ -62,14 +66,15 @@ class Threads:
     def send(self, entry: str, message: Any) -> bool:
         """Put a message in; False if there is no room, and nothing is done."""
         self._check()
+        if getattr(message, "is_light", False) and self._passage.take(*self._ways[entry], message):
+            self._check()
+            return True
         fifo, worker = self._entries[entry]
         if not fifo.has_room:
             return False
         fifo.put(message)
         worker.wake()
         self._do_own()
-        if getattr(message, "is_light", False):
-            self._do_light()
         return True
 
     def received(self) -> list[tuple[str, Any]]:
@@ -126,35 +131,6 @@ class Threads:
             worker.stop()
         for worker in threads:
             worker.join()
-
-    def _do_light(self) -> None:
-        """Do what has just been handed to parked threads: nobody was woken for it.
-
-        They take turns, as if they worked at the same time: what each finds, it finds early.
-        """
-        turns = []
-        for worker in self._all:
-            if worker not in self._own and worker.has_input:
-                if worker.claim():
-                    turns.append((worker, worker.turns()))
-                else:
-                    worker.wake()  # its thread is at it, and may have looked before
-        while turns:
-            turns = [turn for turn in turns if self._take_turn(*turn)]
-        self._do_own()
-
-    def _take_turn(self, worker: _Worker, turns: Iterator[bool]) -> bool:
-        """Let a claimed worker go on; False if it has done, and is not claimed any more."""
-        try:
-            if next(turns, None) is not None:
-                return True
-        except BaseException as error:
-            worker.failure = error
-            self._check()
-        worker.release()
-        if worker.has_input:
-            worker.wake()  # its thread may have looked while it was claimed, and found nothing
-        return False
 
     def _do_own(self) -> bool:
         """Do the work of the units at the ends; False if there was none."""
@@ -284,7 +260,10 @@ class _Worker:
             return False
         try:
             worked = False
-            for _ in self.turns():
+            for port in self.inputs:
+                worked = self._take(port) or worked
+            for sent in self.unit.forward(self._has_room):
+                self._put(*sent, ())
                 worked = True
             return worked
         finally:
@@ -302,31 +281,25 @@ class _Worker:
         """Give the right back."""
         self._claim.append(None)
 
-    def turns(self) -> Iterator[bool]:
-        """Take a message from every input that has one; yields after whatever was done."""
-        for port, (fifo, source) in self.inputs.items():
-            if not fifo.messages or not self._room_for(port):
-                continue
-            started = time.perf_counter()
-            was_full = not fifo.has_room
-            message = fifo.get()
-            self.taking = message
-            self.taken += 1
-            if was_full and source is not None:
-                source.wake()
-            elif was_full:
-                self._driver.ring()
-            needed = self.unit.needs(port) or ()
-            for sent in self.unit.step(port, message):
-                self._put(*sent, needed)
-                self.busy += time.perf_counter() - started
-                yield True
-                started = time.perf_counter()
-            self.busy += time.perf_counter() - started
-            yield True
-        for sent in self.unit.forward(self._has_room):
-            self._put(*sent, ())
-            yield True
+    def _take(self, port: Port) -> bool:
+        """Take a message from an input; False if there is none, or no room for what comes of it."""
+        fifo, source = self.inputs[port]
+        if not fifo.messages or not self._room_for(port):
+            return False
+        started = time.perf_counter()
+        was_full = not fifo.has_room
+        message = fifo.get()
+        self.taking = message
+        self.taken += 1
+        if was_full and source is not None:
+            source.wake()
+        elif was_full:
+            self._driver.ring()
+        needed = self.unit.needs(port) or ()
+        for sent in self.unit.step(port, message):
+            self._put(*sent, needed)
+        self.busy += time.perf_counter() - started
+        return True
 
     def _put(self, output: Port, message: Any, bounded: Sequence[Port]) -> None:
         """Write a message; a step that makes many waits wherever a reader is behind."""
@@ -336,5 +309,5 @@ class _Worker:
         reader = self.readers.get(output)
         if reader is None:
             self._driver.ring()
-        elif self._thread is not None or not getattr(message, "is_light", False):
+        else:
             reader.wake()
