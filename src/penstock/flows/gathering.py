@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from penstock.blocks.meeting import Met, nobody
 from penstock.flows.network import Port, Sent
-from penstock.kernels.merging import merge_sections
+from penstock.kernels.merging import merge_ranked, merge_sections
 
 Indices = npt.NDArray[np.int64]
 ENTRY_BITS = 43
@@ -50,17 +50,28 @@ class Results:
 
 @dataclass(frozen=True)
 class Stars:
-    """How often a star is given: which section a result is in."""
+    """How often a star is given: which section a result is in.
+
+    Where every arrival is a section, its rank is the section's number, and nothing is computed.
+    """
 
     order: str
     precision: int
 
+    @property
+    def by_rank(self) -> bool:
+        """Whether every arrival is a section."""
+        return self.order == "outer" and self.precision == 1
+
     def sections(self, met: Met, first_rank: int) -> Indices:
         """The section of each pair of a chunk that begins with this rank."""
+        if self.by_rank:
+            return met.ranks
         arrivals = met.ranks - first_rank
         sections: Indices
         if self.order == "inner":
-            sections = (arrivals << ENTRY_BITS) + met.entries // self.precision
+            entries = met.entries if self.precision == 1 else met.entries // self.precision
+            sections = (arrivals << ENTRY_BITS) + entries
         elif self.order == "outer":
             sections = arrivals // self.precision
         else:
@@ -70,6 +81,8 @@ class Stars:
     def sections_of_one(self, met: Met) -> Indices:
         """The same for a chunk of one arrival."""
         sections: Indices
+        if self.by_rank:
+            return met.ranks
         if self.order == "inner":
             sections = met.entries // self.precision
         else:
@@ -78,6 +91,8 @@ class Stars:
 
     def reached(self, rank: int, first_rank: int) -> int:
         """The section before which all is done, once every arrival before ``rank`` is."""
+        if self.by_rank:
+            return rank
         if self.order == "inner":
             return (rank - first_rank) << ENTRY_BITS
         return (rank - first_rank) // self.precision if self.order == "outer" else 0
@@ -99,6 +114,12 @@ def joined(parts: Sequence[Met]) -> Met:
 def picked(met: Met, which: Any) -> Met:
     """Some of the pairs."""
     return Met(met.left[which], met.right[which], met.ranks[which], met.entries[which], met.at)
+
+
+def _part(met: Met, sections: Indices, which: slice) -> tuple[Met, Indices]:
+    """Some of the pairs, with their sections; sections that are ranks still are."""
+    part = picked(met, which)
+    return part, part.ranks if sections is met.ranks else sections[which]
 
 
 class Merger:
@@ -152,10 +173,12 @@ class Merger:
                 cut = len(sections)
                 if self._waits and until != ALL_SECTIONS:
                     cut = int(np.searchsorted(sections, until, side=self._side))
+                if cut == len(sections):
+                    parts += [(met, sections)] if cut else []
+                    continue
                 if cut:
-                    parts.append((picked(met, slice(0, cut)), sections[:cut]))
-                if cut < len(sections):
-                    kept.append((picked(met, slice(cut, None)), sections[cut:]))
+                    parts.append(_part(met, sections, slice(0, cut)))
+                kept.append(_part(met, sections, slice(cut, None)))
             held[:] = kept
         if not parts:
             return nobody(), nobody().ranks
@@ -163,10 +186,15 @@ class Merger:
             return parts[0]
         if not self._waits:
             return joined([met for met, _ in parts]), np.concatenate([part for _, part in parts])
+        at = max(met.at for met, _ in parts)
+        # Which entries they were has been told by the sections.
+        if all([sections is met.ranks for met, sections in parts]):
+            ranked = [(met.ranks, met.left, met.right) for met, _ in parts]
+            ranks, left, right = reduce(merge_ranked, ranked)
+            return Met(left, right, ranks, ranks, at), ranks
         columns = [(sections, met.left, met.right, met.ranks) for met, sections in parts]
         sections, left, right, ranks = reduce(merge_sections, columns)
-        # Which entries they were has been told by the sections.
-        return Met(left, right, ranks, ranks, max(met.at for met, _ in parts)), sections
+        return Met(left, right, ranks, ranks, at), sections
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """A merger does nothing of its own accord."""

@@ -156,6 +156,7 @@ def strided_places(numbers: Array, first: int, stride: int, count: int) -> Array
     return out
 
 
+Three = tuple[Array, Array, Array]
 Four = tuple[Array, Array, Array, Array]
 
 
@@ -169,6 +170,25 @@ def _merge_sections(a: Four, b: Four, out: Four) -> None:
         else:
             out[0][k], out[1][k], out[2][k], out[3][k] = b[0][j], b[1][j], b[2][j], b[3][j]
             j += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def _merge_ranked(a: Three, b: Three, out: Three) -> None:
+    i, j = 0, 0
+    for k in range(out[0].shape[0]):
+        if j >= b[0].shape[0] or (i < a[0].shape[0] and a[0][i] <= b[0][j]):
+            out[0][k], out[1][k], out[2][k] = a[0][i], a[1][i], a[2][i]
+            i += 1
+        else:
+            out[0][k], out[1][k], out[2][k] = b[0][j], b[1][j], b[2][j]
+            j += 1
+
+
+def merge_ranked(a: Three, b: Three) -> Three:
+    """As :func:`merge_sections`, of three columns."""
+    out = three(len(a[0]) + len(b[0]))
+    _merge_ranked(a, b, out)
+    return out
 
 
 def merge_sections(a: Four, b: Four) -> Four:
