@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.blocks.crew import Crew
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.join_side import JoinSide
 
@@ -19,10 +20,30 @@ def core_figures(joins: Sequence[JoinBlock]) -> list[dict[str, Any]]:
     """
     cores: dict[int, dict[str, Any]] = {}
     for join in joins:
-        for figures in join.core_figures() or [_one_core(join)]:
+        for figures in _of_flow(join) or [_one_core(join)]:
             known = cores.get(figures["core"])
             cores[figures["core"]] = figures if known is None else _added(known, figures)
     return list(cores.values())
+
+
+def _of_flow(join: JoinBlock) -> list[dict[str, Any]]:
+    """What the cores of a flow have counted; nothing if the block does the work itself."""
+    if join.front is not None:
+        cores: list[dict[str, Any]] = join.front.meeting.measures()["cores"]
+        return cores
+    return [] if join.crew is None else _of_crew(join, join.crew)
+
+
+def _of_crew(join: JoinBlock, crew: Crew) -> list[dict[str, Any]]:
+    """What each of the crew has done; single tuples are the first one's, who is the caller."""
+    cores: list[dict[str, Any]] = crew.measures()["cores"]
+    told = {name: sum(core[name] for core in cores) for name in ("matched", "comparisons")}
+    cores[0]["matched"] += join.matches - told["matched"]
+    cores[0]["comparisons"] += join.comparisons - told["comparisons"]
+    for side in join.sides:
+        rest = side.rows.next - sum(core["probed"][side.index] for core in cores)
+        cores[0]["probed"][side.index] += rest
+    return cores
 
 
 def _one_core(join: JoinBlock) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from penstock.blocks.admission import Admitted
 from penstock.blocks.join_side import JoinSide
 from penstock.blocks.punctuator import Ticks
+from penstock.blocks.ranks import Ranks
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
@@ -32,17 +34,32 @@ class Expiring:
 
 def expiring(
     side: JoinSide,
+    other: Admitted,
+    ranks: Ranks,
+    ended_before: bool,
+    promise_before: int | float,
+) -> Expiring:
+    """The tuples of ``side`` that expire while this run is processed; it has been appended.
+
+    ``other`` is what was admitted of the other side, which before this run had ended or had made
+    that promise.
+    """
+    theirs, end = 1 - side.index, None
+    if other.end_key is not None:
+        end = int(ranks.controls[theirs][other.control_keys == other.end_key][0])
+    steps = ranks.steps(theirs, other)
+    return _expiring(side, ranks.tuples[side.index], steps, ended_before, end, promise_before)
+
+
+def _expiring(
+    side: JoinSide,
     ranks: Indices,
     steps: tuple[Indices, Ticks],
     ended_before: bool,
     end_rank: int | None,
     promise_before: int | float,
 ) -> Expiring:
-    """The tuples of ``side`` that expire while this run is processed.
-
-    ``ranks`` are those of the side's newest tuples, which have been appended. The steps, the end
-    and ``promise_before`` (the promise before this run) are those of the other side.
-    """
+    """``ranks`` are those of the side's newest tuples; the steps and the end the other side's."""
     count = _candidates(side, steps, ended_before or end_rank is not None, promise_before)
     older = len(side.rows) - len(ranks)
     own = np.full(count, -1, np.int64)

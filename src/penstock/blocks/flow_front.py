@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.admission import Admitted
-from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.join_side import JoinSide
+from penstock.blocks.keyed import Keyed
 from penstock.blocks.latency import Latency
 from penstock.blocks.matcher import Matcher
 from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Met, is_light

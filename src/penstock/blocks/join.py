@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,12 @@ from penstock.blocks.crew import Crew, Sharing
 from penstock.blocks.expiry import Expiring, expiring
 from penstock.blocks.flow_front import FlowFront
 from penstock.blocks.join_promises import OutputPromises
-from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.join_side import JoinSide
+from penstock.blocks.keyed import Keyed
 from penstock.blocks.latency import Latency
-from penstock.blocks.matcher import Matcher, Probes, Tally
+from penstock.blocks.matcher import Matcher, Probes
 from penstock.blocks.meeting import Meeting, Met
-from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, by_rank, find_pairs, ties
+from penstock.blocks.pairing import MOST_PAIRS, NOTHING, Found, Stepping, by_rank, ties
 from penstock.blocks.punctuator import Clock
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Run, Share
@@ -92,9 +93,9 @@ class JoinBlock:
         if meeting is not None:
             self.front = FlowFront(meeting, self.sides, self.matcher, self.latency)
         self.matches = 0
-        self._step = MOST_PAIRS
+        self._stepping = Stepping(self.matcher, self.sides)
         assert crew is None or self.kind == "inner"
-        self._crew = crew
+        self.crew = crew
         self._sharing = None if crew is None else Sharing(crew, self.matcher, self.sides)
         self.program(instruction)
 
@@ -207,7 +208,7 @@ class JoinBlock:
         admitted, keyed = (left, right), (left_keys, right_keys)
         ranks = Ranks.of(left, right)
         gone = [
-            self._expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
+            expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
             if self._unmatched.keeps(side)
             else None
             for side in self.sides
@@ -239,7 +240,10 @@ class JoinBlock:
         if self._sharing is None or not self._sharing.sweeps(probes):
             self._each(lambda side: self._index(side, probes[side.index]), large)
         if self._sharing is None:
-            yield from self._steps(probes, ranks, gone)
+            for found, start, stop in self._stepping.found(probes, ranks.count):
+                found = self._unmatched.added(self._mark(found), gone, start, stop)
+                if len(found):
+                    yield self._gather(found, ranks)
             return
         for run in self._sharing.runs(probes, ranks.count, lambda f: self._gather(f, ranks)):
             self.matches += len(run)
@@ -256,10 +260,10 @@ class JoinBlock:
 
     def _each(self, work: Callable[[JoinSide], T], apart: bool) -> list[T]:
         """Do it for both sides; ``apart``: at the same time, if there is a crew."""
-        if self._crew is None or not apart:
+        if self.crew is None or not apart:
             return [work(side) for side in self.sides]
         left, right = self.sides
-        return self._crew.share([lambda _: work(left), lambda _: work(right)])
+        return self.crew.share([lambda _: work(left), lambda _: work(right)])
 
     def _admit(self, side: JoinSide, run: Run) -> tuple[Admitted, Keyed]:
         """Take a side's tuples and store them."""
@@ -288,22 +292,6 @@ class JoinBlock:
     def _index(self, side: JoinSide, probes: Probes | None) -> None:
         if probes is not None:
             self.matcher.index(side, probes)
-
-    def _expiring(
-        self,
-        side: JoinSide,
-        other: Admitted,
-        ranks: Ranks,
-        ended_before: bool,
-        promise_before: int | float,
-    ) -> Expiring:
-        theirs = 1 - side.index
-        end = None
-        if other.end_key is not None:
-            end = int(ranks.controls[theirs][other.control_keys == other.end_key][0])
-        steps = ranks.steps(theirs, other)
-        mine = ranks.tuples[side.index]
-        return expiring(side, mine, steps, ended_before, end, promise_before)
 
     # -- a flow -----------------------------------------------------------------------------
 
@@ -340,30 +328,12 @@ class JoinBlock:
             self.matcher.comparisons += self.front.meeting.comparisons
             self.front.use(meeting)
 
-    def core_figures(self) -> list[dict[str, Any]]:
-        """What the cores of the flow have counted; nothing if the block does the work itself."""
-        if self.front is not None:
-            cores: list[dict[str, Any]] = self.front.meeting.measures()["cores"]
-            return cores
-        return [] if self._crew is None else self._crew_figures(self._crew)
-
-    def _crew_figures(self, crew: Crew) -> list[dict[str, Any]]:
-        """What each of the crew has done; single tuples are the first one's, who is the caller."""
-        cores: list[dict[str, Any]] = crew.measures()["cores"]
-        told = {name: sum(core[name] for core in cores) for name in ("matched", "comparisons")}
-        cores[0]["matched"] += self.matches - told["matched"]
-        cores[0]["comparisons"] += self.comparisons - told["comparisons"]
-        for side in self.sides:
-            rest = side.rows.next - sum(core["probed"][side.index] for core in cores)
-            cores[0]["probed"][side.index] += rest
-        return cores
-
     def close(self) -> None:
         """Let the cores of the flow go."""
         if self.front is not None:
             self.front.meeting.close()
-        if self._crew is not None:
-            self._crew.close()
+        if self.crew is not None:
+            self.crew.close()
 
     def _flow(
         self,
@@ -408,26 +378,6 @@ class JoinBlock:
         return self._output(found, front.positions(met))
 
     # -- pairs found here -------------------------------------------------------------------
-
-    def _steps(
-        self, probes: list[Probes | None], ranks: Ranks, gone: list[Expiring | None]
-    ) -> Iterator[Run]:
-        """Work through the ranks in pieces small enough that a piece's pairs fit in memory."""
-        start = 0
-        while start < ranks.count:
-            stop = min(ranks.count, start + self._step)
-            tally = Tally()
-            found = find_pairs(self.matcher, self.sides, probes, start, stop, tally)
-            if found is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            self.matcher.settle(tally)
-            if self._step < MOST_PAIRS and len(found) * 4 < MOST_PAIRS:
-                self._step *= 2
-            found = self._unmatched.added(self._mark(found), gone, start, stop)
-            if len(found):
-                yield self._gather(found, ranks)
-            start = stop
 
     def _gather(self, found: Found, ranks: Ranks) -> Run:
         run = self._output(found, ranks.position_of)

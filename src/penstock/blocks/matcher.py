@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.admission import Admitted
-from penstock.blocks.join_side import JoinSide, Keyed
+from penstock.blocks.join_side import JoinSide
+from penstock.blocks.keyed import Keyed
 from penstock.blocks.meeting import Rule
 from penstock.blocks.punctuator import Ticks
 from penstock.blocks.residual import Residual

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +65,33 @@ def find_pairs(
     merged = three(len(parts[0][0]) + len(parts[1][0]))
     merge_pairs(parts[0], parts[1], merged)
     return Found(*merged)
+
+
+class Stepping:
+    """Finds the pairs of a run in pieces small enough that a piece's pairs fit in memory."""
+
+    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
+        self._matcher = matcher
+        self._sides = sides
+        self._step = MOST_PAIRS
+
+    def found(
+        self, probes: Sequence[Probes | None], count: int
+    ) -> Iterator[tuple[Found, int, int]]:
+        """The pairs of ``count`` ranks, with the first rank of each piece and the one after it."""
+        start = 0
+        while start < count:
+            stop = min(count, start + self._step)
+            tally = Tally()
+            found = find_pairs(self._matcher, self._sides, probes, start, stop, tally)
+            if found is None:
+                self._step = max(1, (stop - start) // 2)
+                continue
+            self._matcher.settle(tally)
+            if self._step < MOST_PAIRS and len(found) * 4 < MOST_PAIRS:
+                self._step *= 2
+            yield found, start, stop
+            start = stop
 
 
 def by_rank(parts: list[Found]) -> Found:
