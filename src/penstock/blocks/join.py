@@ -39,7 +39,6 @@ from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Run, Share
 from penstock.blocks.state import BlockState
 from penstock.blocks.unmatched import Unmatched
-from penstock.kernels.buckets import gathered
 from penstock.kernels.vector import Failures
 from penstock.program.blocks import JoinStreams, SetWindow
 
@@ -168,7 +167,7 @@ class JoinBlock:
         lonely = self._unmatched
         gone = [lonely.cut_off(side) if lonely.keeps(side) else None for side in self.sides]
         found = lonely.added(NOTHING, gone, 0, 1)
-        run = self._output(found, np.array([position], np.int64))
+        run = self._output(found, np.full(len(found), position, np.int64))
         self._forget()
         for side in self.sides:
             side.fit()
@@ -206,7 +205,7 @@ class JoinBlock:
         )
         self._count_failures()
         admitted, keyed = (left, right), (left_keys, right_keys)
-        ranks = Ranks.of(left, right)
+        ranks = Ranks.of(left, right, lambda work: self._each(lambda side: work(side.index), large))
         gone = [
             expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
             if self._unmatched.keeps(side)
@@ -220,7 +219,7 @@ class JoinBlock:
         controls = self._promises.controls(admitted, ranks, before)
         self._forget()
         yield replace(
-            self._output(NOTHING, ranks.position_of),
+            self.nothing(),
             controls=controls,
             letters=(*runs[0].letters, *runs[1].letters, *left.letters, *right.letters),
         )
@@ -371,16 +370,15 @@ class JoinBlock:
         """The rows of a stretch of ranks, of which all pairs are known."""
         found = self._unmatched.added(self._mark(found), gone, start, stop)
         if len(found):
-            yield self._output(found, ranks.position_of)
+            yield self._output(found, ranks.positions(found.ranks))
 
     def _gathered(self, front: FlowFront, met: Met) -> Run:
-        found = Found(met.left, met.right, np.arange(len(met)))
-        return self._output(found, front.positions(met))
+        return self._output(Found(met.left, met.right, met.ranks), front.positions(met))
 
     # -- pairs found here -------------------------------------------------------------------
 
     def _gather(self, found: Found, ranks: Ranks) -> Run:
-        run = self._output(found, ranks.position_of)
+        run = self._output(found, ranks.positions(found.ranks))
         return run if self._share is None else replace(run, ties=ties(found, ranks))
 
     def _mark(self, found: Found) -> Found:
@@ -389,11 +387,11 @@ class JoinBlock:
 
     # -- output -----------------------------------------------------------------------------
 
-    def _output(self, found: Found, position_of: Indices) -> Run:
-        """Gather the rows."""
+    def _output(self, found: Found, positions: Indices) -> Run:
+        """Gather the rows, which are at these positions."""
         padded = self.kind in ("left", "right", "full")
         left, right = self.sides
         inputs = [left.rows.take(found.left, self.columns[0], padded)]
         if self.kind not in ("semi", "anti"):
             inputs.append(right.rows.take(found.right, self.columns[1], padded))
-        return Run(tuple(inputs), gathered(position_of, found.ranks))
+        return Run(tuple(inputs), positions)

@@ -91,9 +91,9 @@ class OutputPromises:
         last = np.array([self.promised[side.index]], promised.dtype)
         rises = promised > np.concatenate((last, np.maximum(promised[:-1], last)))
         self.promised[side.index] = max(last[0], promised[-1]).item()
-        for event, tick in zip(events[rises].tolist(), promised[rises].tolist(), strict=True):
-            value = tick_to_physical(side, tick)
-            yield Promise(int(ranks.position_of[event]), column, value, side.index)
+        positions = ranks.positions(events[rises]).tolist()
+        for position, tick in zip(positions, promised[rises].tolist(), strict=True):
+            yield Promise(position, column, tick_to_physical(side, tick), side.index)
 
 
 def _standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:

@@ -25,29 +25,25 @@ def interleave(left: Array, right: Array, seen_left: Array, seen_right: Array) -
 
 
 @nb.njit(nogil=True, cache=True)
-def rank_densely(
-    left: Array, right: Array, first: int, ranks: tuple[Array, Array], seen: tuple[Array, Array]
-) -> bool:
-    """The ranks of events that follow one another from ``first`` on; False if they do not.
+def rank_densely(mine: Array, other: Array, first: int, ranks: Array, seen: Array) -> bool:
+    """The ranks of one side's events if both sides' follow one another; False if they do not.
 
-    Both sequences never fall, and the last of all of them is as it should be.
+    ``first`` is the first of all, and there are as many as the last of all says. If that is True
+    for both sides, neither has two events at one position, and no position is left out.
     """
-    taken = np.zeros(left.shape[0] + right.shape[0], np.uint8)
-    for i in range(left.shape[0]):
-        rank = left[i] - first
-        ranks[0][i] = rank
-        seen[0][i] = rank - i
-        taken[rank] = 1
-    for j in range(right.shape[0]):
-        rank = right[j] - first
-        ranks[1][j] = rank
-        seen[1][j] = rank - j
-        taken[rank] = 1
-    count = 0
-    for k in range(taken.shape[0]):
-        count += taken[k]
-    dense: bool = count == taken.shape[0]
-    return dense
+    count = other.shape[0]
+    for i in range(mine.shape[0]):
+        rank = mine[i] - first
+        before = rank - i
+        if before < 0 or before > count or (i > 0 and mine[i - 1] >= mine[i]):
+            return False
+        if (before > 0 and other[before - 1] >= mine[i]) or (
+            before < count and other[before] <= mine[i]
+        ):
+            return False
+        ranks[i] = rank
+        seen[i] = before
+    return True
 
 
 @nb.njit(nogil=True, cache=True)
