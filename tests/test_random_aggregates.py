@@ -7,12 +7,14 @@ import math
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -30,6 +32,23 @@ from tests.test_random_scripts import batch_of
 
 INT64 = TIMES["int64"]
 Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A change that wants rows back which a LIMIT has let go."""
+
+    change: Change
+
+    def check(self, make: Callable[[], Any]) -> None:
+        """The error says so, and what to do."""
+        with pytest.raises(PenstockError) as caught:
+            make()
+        assert str(caught.value) == (
+            f"query {self.change.query!r} holds no more rows for its end than its LIMIT asks for; "
+            "a change cannot give it another ORDER BY or a larger LIMIT\n"
+            "Install it as a new query and drop this one."
+        )
 
 
 def as_events(
@@ -56,6 +75,8 @@ def as_events(
             events.append(End(step.subject) if step.subject else None)
         elif step.verb == "drop":
             events.append(Drop(step.subject))
+        elif step.verb == "refuse":
+            events.append(Refused(Change(step.subject, with_times(step.value, times))))
         else:
             kind = {"install": Install, "change": Change, "derive": Derive}[step.verb]
             event = kind(step.subject, with_times(step.value, times))
@@ -85,6 +106,8 @@ def on_oracle(steps: list[Step], times: Times = INT64) -> Found:
             oracle.change(event.query, event.text)
         elif isinstance(event, Derive):
             oracle.derive(event.name, event.text)
+        elif isinstance(event, Refused):
+            event.check(partial(oracle.change, event.change.query, event.change.text))
         elif isinstance(event, Drop):
             oracle.drop(event.query)
         elif event is None:
@@ -121,6 +144,10 @@ def run_on(
             engine.feed(waiting)
             engine.end()
             waiting = []
+        elif isinstance(event, Refused):
+            engine.feed(waiting)
+            waiting = []
+            event.check(partial(engine.feed, [event.change]))
         else:
             waiting.append(event)
         if len(waiting) >= sizes[number % len(sizes)]:

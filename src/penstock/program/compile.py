@@ -79,8 +79,8 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
             )
     if any(_is_cut_otherwise(before, after, old) for before, after in pairs):
         return (
-            f"query {name!r} holds the rows that may come first at its end; a change cannot "
-            "alter its ORDER BY or LIMIT"
+            f"query {name!r} holds no more rows for its end than its LIMIT asks for; a change "
+            "cannot give it another ORDER BY or a larger LIMIT"
         )
     changed = [
         (before, after)
@@ -103,8 +103,10 @@ def _is_cut_otherwise(before: BlockInstruction, after: BlockInstruction, old: Pr
     """Whether an order has let rows go that another one would want."""
     if not isinstance(before, OrderRows) or not isinstance(after, OrderRows):
         return False
-    # An aggregate makes its rows when they are wanted, of windows or of the whole at the end.
-    if before.limit is None or old.aggregates:
+    # An aggregate makes its rows when they are wanted, of windows or of the whole at the end; but
+    # those of a union have to wait for the others.
+    is_union = any(isinstance(instruction, UnionRows) for instruction in old.instructions)
+    if before.limit is None or (old.aggregates and not is_union):
         return False
     return before.sort != after.sort or after.limit is None or after.limit > before.limit
 
