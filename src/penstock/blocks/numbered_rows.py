@@ -13,7 +13,7 @@ from penstock.blocks.crew import Crew
 from penstock.blocks.packed_rows import Packed, PackedRows
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
-from penstock.errors import PenstockError
+from penstock.errors import ResultDoesNotFit
 from penstock.kernels.survey import LOWEST
 
 _FEWEST = 8
@@ -33,8 +33,9 @@ PACKED = -1
 def _check(rows: int, width: int) -> None:
     """Refuse more cells than can be numbered."""
     if rows * width >= _MOST_CELLS:
-        raise PenstockError(
-            f"{width} groups in {rows} panes or windows are more than 2^31 partial results",
+        raise ResultDoesNotFit(
+            f"it would need partial results of {width} groups in {rows} panes or windows, and 2^31 "
+            "or more cannot be held",
             "Give the query a shorter RANGE, a longer SLIDE, or fewer groups.",
         )
 
