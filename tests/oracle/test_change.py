@@ -152,6 +152,16 @@ def test_rows_that_a_limit_may_have_let_go_do_not_return(play: Start, order: str
     )
 
 
+def test_rows_of_a_union_that_wait_keep_their_columns(play: Start) -> None:
+    p = play("SELECT id FROM R UNION ALL SELECT id FROM S ORDER BY id", bounded=True)
+    with pytest.raises(PenstockError) as caught:
+        p.change("SELECT id AS other FROM R UNION ALL SELECT id FROM S ORDER BY 1")
+    assert str(caught.value) == (
+        "query 'q' holds the rows of its UNION ALL for its end; a change cannot give it other "
+        "columns\nInstall it as a new query and drop this one."
+    )
+
+
 def test_without_a_limit_rows_may_be_put_in_another_order(play: Start) -> None:
     p = play("SELECT id FROM R ORDER BY id", bounded=True)
     p.r(1, 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import PenstockError
 from penstock.oracle.held import Held
-from penstock.sql.plan import Aggregate, Join, Plan
+from penstock.sql.plan import Aggregate, Join, Plan, Union
 from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute
 
 
@@ -20,6 +20,12 @@ def check_change(name: str, old: Plan, new: Plan) -> None:
         _check_aggregate(name, before, after)
     if Held.is_for(old) and old.limit is not None:
         _check_limit(name, old, new, old.limit)
+    if Held.is_for(old) and isinstance(old.body, Union) and old.schema != new.schema:
+        raise PenstockError(
+            f"query {name!r} holds the rows of its UNION ALL for its end; a change cannot give it "
+            "other columns",
+            "Install it as a new query and drop this one.",
+        )
 
 
 def _check_limit(name: str, old: Plan, new: Plan, limit: int) -> None:

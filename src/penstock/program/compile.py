@@ -82,6 +82,11 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
             f"query {name!r} holds no more rows for its end than its LIMIT asks for; a change "
             "cannot give it another ORDER BY or a larger LIMIT"
         )
+    if _holds_union(old) and old.schema != new.schema:
+        return (
+            f"query {name!r} holds the rows of its UNION ALL for its end; a change cannot give it "
+            "other columns"
+        )
     changed = [
         (before, after)
         for before, after in pairs
@@ -105,10 +110,15 @@ def _is_cut_otherwise(before: BlockInstruction, after: BlockInstruction, old: Pr
         return False
     # An aggregate makes its rows when they are wanted, of windows or of the whole at the end; but
     # those of a union have to wait for the others.
-    is_union = any(isinstance(instruction, UnionRows) for instruction in old.instructions)
-    if before.limit is None or (old.aggregates and not is_union):
+    if before.limit is None or (old.aggregates and not _holds_union(old)):
         return False
     return before.sort != after.sort or after.limit is None or after.limit > before.limit
+
+
+def _holds_union(program: Program) -> bool:
+    """Whether rows of a union wait for the end: they have been through their select lists."""
+    kinds = {type(instruction) for instruction in program.instructions}
+    return kinds >= {UnionRows, OrderRows}
 
 
 def _same_but_for_size(before: SetWindow, after: SetWindow) -> bool:
