@@ -233,11 +233,9 @@ class AggregateBlock:
 
     def _closed(self, events: Emissions, start: int, stop: int) -> Iterator[Run]:
         """Bring out what the events from ``start`` to before ``stop`` do."""
-        while start < stop:
-            end = start + 1
+        changes = start + 1 + np.flatnonzero(np.diff(events.empty[start:stop]))
+        for end in (*changes.tolist(), stop) if start < stop else ():
             empty = bool(events.empty[start])
-            while end < stop and events.empty[end] == empty:
-                end += 1
             for windows in self._to_emit(int(events.stops[end - 1])):
                 which = np.searchsorted(events.stops[start:end], windows, side="right")
                 partials = self.windows.empty(windows) if empty else self.windows.close(windows)

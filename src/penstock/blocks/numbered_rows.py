@@ -6,6 +6,8 @@ not in the table until somebody folds a tuple into them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
@@ -116,12 +118,14 @@ class NumberedRows:
             return self._rows[places]
         fresh = wanted[~known]
         rows = self._take_free(len(fresh))
-        numbers = np.concatenate((self.numbers, fresh))
-        order = np.argsort(numbers, kind="stable")
-        self.numbers = numbers[order]
-        self._rows = np.concatenate((self._rows, rows))[order]
-        versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
-        self._versions = versions[order]
+        follow = not len(self.numbers) or bool(fresh[0] > self.numbers[-1])
+        self.numbers = np.concatenate((self.numbers, fresh))
+        self._rows = np.concatenate((self._rows, rows))
+        self._versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
+        if not follow:
+            order = np.argsort(self.numbers, kind="stable")
+            self.numbers, self._rows = self.numbers[order], self._rows[order]
+            self._versions = self._versions[order]
         return self._rows[np.searchsorted(self.numbers, wanted)]
 
     def _take_free(self, count: int) -> Indices:
@@ -246,9 +250,11 @@ class NumberedRows:
             self._packed.pop(number)
         self.partials.clear(cells_of_rows(rows, self.width))
         self._free = np.concatenate((self._free, rows))
-        self.numbers = np.delete(self.numbers, places)
-        self._rows = np.delete(self._rows, places)
-        self._versions = np.delete(self._versions, places)
+        kept: Any = slice(len(places), None)
+        if places[-1] >= len(places):  # they are not the first ones
+            kept = np.delete(np.arange(len(self.numbers)), places)
+        self.numbers, self._rows = self.numbers[kept], self._rows[kept]
+        self._versions = self._versions[kept]
         self._fit()
 
     def _fit(self) -> None:

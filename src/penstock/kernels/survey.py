@@ -33,7 +33,7 @@ LOWEST = int(np.iinfo(np.int64).min)
 HIGHEST = int(np.iinfo(np.int64).max)
 STRETCH = 4096
 """So many tuples are looked at together."""
-_PIECE = 64
+_PIECE = 128
 
 
 @dataclass(frozen=True)
