@@ -16,13 +16,13 @@ from tests.random_scripts import (
     NUMBERS,
     PREDICATES,
     WORDS,
-    Step,
     Times,
     WindowKind,
     derivations,
     readers,
     window,
 )
+from tests.steps import Step, rare_steps
 
 TIMES = {
     "int64": Times(pa.int64()),
@@ -374,17 +374,8 @@ class _Script:
         self.steps.append(Step("change", name, text))
 
     def _rare(self, stream: str) -> None:
-        rare = self._draw(st.sampled_from(("end", "malformed", "drop")))
         queries = sorted(self._installed.keys() - {"D"})
-        if rare == "end":
-            self._ended.add(stream)
-            self.steps.append(Step("end", stream))
-        elif rare == "malformed":
-            self.steps.append(Step("malformed", stream, "'?'"))
-        elif queries:
-            name = self._draw(st.sampled_from(queries))
-            del self._installed[name]
-            self.steps.append(Step("drop", name))
+        self.steps += rare_steps(self._draw, stream, queries, self._ended, self._installed)
 
 
 def _over(columns: Columns) -> Any:

@@ -28,7 +28,7 @@ from penstock.streams.literals import physical_list
 from penstock.streams.schema import Stream
 from tests.random_aggregates import TIMES, aggregate_scripts, with_times
 from tests.random_scripts import Step, Times
-from tests.test_random_scripts import batch_of
+from tests.test_random_scripts import BATCHES, SIZES, batch_of
 
 INT64 = TIMES["int64"]
 Found = dict[str, Any]
@@ -206,8 +206,7 @@ def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options
     check(steps, on_oracle(steps, times), run_on(Engine(**options), steps, sizes, times))
 
 
-SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
-BATCHES = st.sampled_from((1, 2, 7, 1000))
+SCRIPTS = st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived))
 # The fuzz profile asks for more than this, and gets it.
 MANY = settings(max_examples=max(60, settings().max_examples))
 SOME = settings(max_examples=max(20, settings().max_examples))
@@ -232,7 +231,7 @@ def test_aggregates_over_derived_streams_are_the_oracles(
 
 @SOME
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     BATCHES,
     st.sampled_from(sorted(TIMES)),
@@ -260,7 +259,7 @@ def of_one_size(steps: list[Step]) -> list[Step]:
 
 @SOME
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     BATCHES,
     st.sampled_from(sorted(TIMES)),
@@ -275,7 +274,7 @@ def test_aggregates_by_window_modules_are_the_oracles(
 
 @SOME
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     st.sampled_from(("panes", "wid")),
 )
