@@ -16,13 +16,13 @@ from tests.random_scripts import (
     NUMBERS,
     PREDICATES,
     WORDS,
-    Step,
     Times,
     WindowKind,
     derivations,
     readers,
     window,
 )
+from tests.steps import Step, rare_steps
 
 TIMES = {
     "int64": Times(pa.int64()),
@@ -195,33 +195,55 @@ def aggregates(draw: Any, columns: Columns, shape: Shape | None = None) -> tuple
     return shape, text + (" EMIT EMPTY" if shape.empty else "")
 
 
-Sorted = tuple[str, str]
-"""What is sorted, and how its rows are limited."""
+@dataclass(frozen=True)
+class Sorted:
+    """What is sorted, how, and how its rows are limited."""
+
+    which: str
+    order: str = ""
+    limit: int | None = None
+
+    @property
+    def clause(self) -> str:
+        order = f" ORDER BY {self.order}" if self.order else ""
+        return order + ("" if self.limit is None else f" LIMIT {self.limit}")
+
+    def may_become(self, other: Sorted) -> bool:
+        """Whether no row has been let go that the other would want."""
+        if self.limit is None:
+            return True
+        return self.order == other.order and other.limit is not None and other.limit <= self.limit
+
+
+ORDERS = {
+    "select": ("r.x DESC, r.t", "r.y, r.x", "r.s DESC"),
+    "union": ("v, 2", "t DESC"),
+    "join": ("s.a, r.s DESC", "r.x NULLS LAST"),
+    "grouped": ("",),
+}
 
 
 @st.composite
 def sorted_queries(draw: Any, shape: Sorted | None = None) -> tuple[Sorted, str]:
     """A bounded query that sorts at its end, or aggregates a join there.
 
-    A change leaves the limit as it is: what it cuts off is not held.
+    A change may be one that is refused; see :meth:`Sorted.may_become`.
     """
-    if shape is None:
-        which = draw(st.sampled_from(("select", "union", "join", "grouped")))
-        limit = draw(st.sampled_from(("", " LIMIT 0", " LIMIT 2")))
-        shape = (which, limit)
-    which, limit = shape
+    which = draw(st.sampled_from(sorted(ORDERS))) if shape is None else shape.which
+    limit = draw(st.sampled_from((None, None, 0, 2, 5))) if which != "grouped" else None
+    shape = Sorted(which, draw(st.sampled_from(ORDERS[which])), limit)
     where = draw(st.sampled_from(R.several(WHERES)))
     if which == "select":
-        return shape, f"SELECT r.t, r.x FROM R AS r WHERE {where} ORDER BY r.x DESC, r.t{limit}"
+        return shape, f"SELECT r.t, r.x FROM R AS r WHERE {where}{shape.clause}"
     if which == "union":
         return shape, (
             f"SELECT r.x AS v, r.t AS t FROM R AS r WHERE {where} "
-            f"UNION ALL SELECT s.a, s.t FROM S AS s ORDER BY v, 2{limit}"
+            f"UNION ALL SELECT s.a, s.t FROM S AS s{shape.clause}"
         )
     left, right = (window(draw, WindowKind(rows=True)) for _ in range(2))
     pairs = f"FROM R {left} AS r LEFT JOIN S {right} AS s ON {draw(st.sampled_from(PREDICATES))}"
     if which == "join":
-        return shape, f"SELECT r.x, s.a {pairs} ORDER BY s.a, r.s DESC{limit}"
+        return shape, f"SELECT r.x, s.a {pairs}{shape.clause}"
     return shape, (
         f"SELECT r.s, COUNT(*) AS n, SUM(s.a) AS a, MAX(r.y) AS y, LAST(s.n) AS l {pairs} "
         f"WHERE {where} GROUP BY r.s"
@@ -343,23 +365,17 @@ class _Script:
             self.steps.append(Step("tuple", stream, row(self._draw, stream, self._now)))
 
     def _change(self, name: str) -> None:
-        make, shape = self._installed[name]
-        shape, text = self._draw(make(shape=shape))
+        make, before = self._installed[name]
+        shape, text = self._draw(make(shape=before))
+        if isinstance(before, Sorted) and not before.may_become(shape):
+            self.steps.append(Step("refuse", name, text))
+            return
         self._installed[name] = (make, shape)
         self.steps.append(Step("change", name, text))
 
     def _rare(self, stream: str) -> None:
-        rare = self._draw(st.sampled_from(("end", "malformed", "drop")))
         queries = sorted(self._installed.keys() - {"D"})
-        if rare == "end":
-            self._ended.add(stream)
-            self.steps.append(Step("end", stream))
-        elif rare == "malformed":
-            self.steps.append(Step("malformed", stream, "'?'"))
-        elif queries:
-            name = self._draw(st.sampled_from(queries))
-            del self._installed[name]
-            self.steps.append(Step("drop", name))
+        self.steps += rare_steps(self._draw, stream, queries, self._ended, self._installed)
 
 
 def _over(columns: Columns) -> Any:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.streams.schema import Stream
+from tests.steps import Step, rare_steps
 
 R = Stream.of(
     "R",
@@ -152,15 +153,6 @@ OUTPUTS = (
 )
 LEFT_OUTPUTS = ("r.*", "r.x + 1 AS x, r.t AS rt", "r.s || '!' AS s, r.y")
 KINDS = ("JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of a script: what to do, and with what."""
-
-    verb: str
-    subject: str = ""
-    value: Any = None
 
 
 @dataclass(frozen=True)
@@ -322,17 +314,8 @@ class _Script:
         return self._draw(st.integers(0, 5)) > 0
 
     def _rare(self, stream: str) -> None:
-        rare = self._draw(st.sampled_from(("end", "malformed", "drop")))
         queries_there = sorted(self._installed.keys() - self._derived)
-        if rare == "end":
-            self._ended.add(stream)
-            self.steps.append(Step("end", stream))
-        elif rare == "malformed":
-            self.steps.append(Step("malformed", stream, "'?'"))
-        elif queries_there:
-            name = self._draw(st.sampled_from(queries_there))
-            del self._installed[name]
-            self.steps.append(Step("drop", name))
+        self.steps += rare_steps(self._draw, stream, queries_there, self._ended, self._installed)
 
 
 @st.composite

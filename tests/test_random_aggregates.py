@@ -7,12 +7,14 @@ import math
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -26,10 +28,27 @@ from penstock.streams.literals import physical_list
 from penstock.streams.schema import Stream
 from tests.random_aggregates import TIMES, aggregate_scripts, with_times
 from tests.random_scripts import Step, Times
-from tests.test_random_scripts import batch_of
+from tests.test_random_scripts import BATCHES, SIZES, batch_of
 
 INT64 = TIMES["int64"]
 Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A change that wants rows back which a LIMIT has let go."""
+
+    change: Change
+
+    def check(self, make: Callable[[], Any]) -> None:
+        """The error says so, and what to do."""
+        with pytest.raises(PenstockError) as caught:
+            make()
+        assert str(caught.value) == (
+            f"query {self.change.query!r} holds no more rows for its end than its LIMIT asks for; "
+            "a change cannot give it another ORDER BY or a larger LIMIT\n"
+            "Install it as a new query and drop this one."
+        )
 
 
 def as_events(
@@ -56,6 +75,8 @@ def as_events(
             events.append(End(step.subject) if step.subject else None)
         elif step.verb == "drop":
             events.append(Drop(step.subject))
+        elif step.verb == "refuse":
+            events.append(Refused(Change(step.subject, with_times(step.value, times))))
         else:
             kind = {"install": Install, "change": Change, "derive": Derive}[step.verb]
             event = kind(step.subject, with_times(step.value, times))
@@ -85,6 +106,8 @@ def on_oracle(steps: list[Step], times: Times = INT64) -> Found:
             oracle.change(event.query, event.text)
         elif isinstance(event, Derive):
             oracle.derive(event.name, event.text)
+        elif isinstance(event, Refused):
+            event.check(partial(oracle.change, event.change.query, event.change.text))
         elif isinstance(event, Drop):
             oracle.drop(event.query)
         elif event is None:
@@ -121,6 +144,10 @@ def run_on(
             engine.feed(waiting)
             engine.end()
             waiting = []
+        elif isinstance(event, Refused):
+            engine.feed(waiting)
+            waiting = []
+            event.check(partial(engine.feed, [event.change]))
         else:
             waiting.append(event)
         if len(waiting) >= sizes[number % len(sizes)]:
@@ -179,8 +206,7 @@ def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options
     check(steps, on_oracle(steps, times), run_on(Engine(**options), steps, sizes, times))
 
 
-SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
-BATCHES = st.sampled_from((1, 2, 7, 1000))
+SCRIPTS = st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived))
 # The fuzz profile asks for more than this, and gets it.
 MANY = settings(max_examples=max(60, settings().max_examples))
 SOME = settings(max_examples=max(20, settings().max_examples))
@@ -205,7 +231,7 @@ def test_aggregates_over_derived_streams_are_the_oracles(
 
 @SOME
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     BATCHES,
     st.sampled_from(sorted(TIMES)),
@@ -233,7 +259,7 @@ def of_one_size(steps: list[Step]) -> list[Step]:
 
 @SOME
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     BATCHES,
     st.sampled_from(sorted(TIMES)),
@@ -248,7 +274,7 @@ def test_aggregates_by_window_modules_are_the_oracles(
 
 @SOME
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     st.sampled_from(("panes", "wid")),
 )

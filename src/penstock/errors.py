@@ -90,7 +90,10 @@ class MemoryLimit(PenstockError):
 
 
 class ResultDoesNotFit(PenstockError):
-    """A result of a query that its type cannot hold; the query is stopped."""
+    """A query has come to more than there is room for, and is stopped.
+
+    A result does not fit its type, or results are more than can be held or given at once.
+    """
 
 
 class StateError(PenstockError):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.blocks import aggregate, numbered_rows
 from penstock.engines.local.engine import Engine
 from penstock.errors import MemoryLimit, PenstockError
+from penstock.oracle import sliding
+from penstock.oracle.oracle import Oracle
+from penstock.streams.schema import Stream
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "x": pa.int64()})
 TENS = "[RANGE 10 SLIDE 10 WATTR t]"
@@ -94,6 +102,17 @@ def test_tuples_pushed_one_by_one_are_aggregated() -> None:
     assert q.rows().to_pylist() == [{"n": 10, "l": 10 * k + 9} for k in range(59)]
 
 
+def test_an_order_without_a_limit_can_be_changed() -> None:
+    engine = ps.connect("local")
+    engine.stream("R", SCHEMA, bounded=True)
+    q = engine.install("SELECT x FROM R ORDER BY x", name="q")
+    engine.push("R", tuples((0, 5, 3), (0, 6, 1), (0, 7, 2)))
+    q.change("SELECT x FROM R ORDER BY k DESC LIMIT 2")
+    engine.push("R", tuples((0, 4, 9)))
+    engine.end()
+    assert q.rows().to_pylist() == [{"x": 2}, {"x": 1}]
+
+
 def test_a_limit_that_has_let_rows_go_cannot_be_changed() -> None:
     engine = ps.connect("local")
     engine.stream("R", SCHEMA, bounded=True)
@@ -102,10 +121,99 @@ def test_a_limit_that_has_let_rows_go_cannot_be_changed() -> None:
         with pytest.raises(PenstockError) as caught:
             q.change(text)
         assert str(caught.value) == (
-            "query 'q' holds the rows that may come first at its end; a change cannot alter its "
-            "ORDER BY or LIMIT\nInstall it as a new query and drop this one."
+            "query 'q' holds no more rows for its end than its LIMIT asks for; a change cannot "
+            "give it another ORDER BY or a larger LIMIT\n"
+            "Install it as a new query and drop this one."
         )
     engine.push("R", tuples((0, 5, 3), (0, 6, 1), (0, 7, 2)))
     q.change("SELECT k FROM R ORDER BY x LIMIT 1")
     engine.end()
     assert q.rows().to_pylist() == [{"k": 6}]
+
+
+TOO_MANY = (
+    "Leave EMIT EMPTY out, write a longer SLIDE, or keep tuples that are far ahead of the others "
+    "out of the stream: derive one with a WHERE."
+)
+
+
+def test_empty_windows_are_not_brought_out_without_end() -> None:
+    engine = connect()
+    q = engine.install(f"SELECT COUNT(*) AS n, window_end AS e FROM R {TENS} EMIT EMPTY", name="q")
+    other = engine.install(f"SELECT COUNT(*) AS n FROM R {TENS}")
+    with pytest.raises(PenstockError) as caught:
+        engine.push("R", tuples((1, 0, 0), (35, 0, 0), (2**60, 0, 0), (2**60 + 10, 0, 0)))
+    assert str(caught.value) == (
+        "query 'q' is stopped: EMIT EMPTY would bring out 115292150460684694 windows at once, "
+        "[30, 40) to [1152921504606846960, 1152921504606846970); no more than 10000000 are; every "
+        f"other query has taken the input\n{TOO_MANY}"
+    )
+    assert q.rows().to_pylist() == [{"n": 1, "e": 10}, {"n": 0, "e": 20}, {"n": 0, "e": 30}]
+    assert other.rows().num_rows == 3
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+@pytest.mark.parametrize(
+    "window", ["[RANGE 7 SLIDE 5 WATTR t SLACK 3]", "[RANGE 5 SLIDE 5 WATTR t]"]
+)
+def test_too_many_empty_windows_are_as_many_for_the_oracle(
+    window: str, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregate, "MOST_EMPTY", 6)
+    monkeypatch.setattr(sliding, "MOST_EMPTY", 6)
+    text = f"SELECT COUNT(*) AS n, window_start AS w FROM R {window} WHERE x > 0 EMIT EMPTY"
+    failed = 0
+    for seed in range(20):
+        steps = np.random.default_rng(seed).choice([0, 1, 2, 5, 20, 28, 31], 15)
+        rows = [(int(t), 0, int(t) % 2) for t in np.cumsum(steps)]
+        oracle = Oracle()
+        oracle.create_stream(Stream.of("R", SCHEMA))
+        oracle.install("q", text)
+        engine = connect(batch_rows=batch_rows)
+        q = engine.install(text, name="q")
+        meant = failure(partial(oracle.tuples, "R", tuples(*rows).to_batches()[0]))
+        found = failure(partial(engine.push, "R", tuples(*rows)))
+        assert q.rows().to_pylist() == [{"n": n, "w": w} for _, (n, w) in oracle.rows["q"]]
+        wrapped = "query 'q' is stopped: {}; every other query has taken the input"
+        assert found == (meant and (wrapped.format(meant[0]), meant[1]))
+        failed += meant is not None
+    assert 0 < failed < 20
+
+
+def failure(do: Callable[[], object]) -> tuple[str, str] | None:
+    try:
+        do()
+    except PenstockError as error:
+        return error.what, error.remedy
+    return None
+
+
+def test_more_partial_results_than_can_be_numbered_stop_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(numbered_rows, "_MOST_CELLS", 1 << 12)
+    engine = connect()
+    engine.install(f"SELECT k, COUNT(x) AS n FROM R {TENS} GROUP BY k", name="q")
+    with pytest.raises(PenstockError) as caught:
+        engine.push("R", tuples(*((1, k, 0) for k in range(600))))
+    assert str(caught.value) == (
+        "query 'q' is stopped: it would need partial results of 600 groups in 8 panes or windows, "
+        "and 2^31 or more cannot be held; every other query has taken the input\n"
+        "Give the query a shorter RANGE, a longer SLIDE, or fewer groups."
+    )
+
+
+def test_timestamps_that_no_calendar_shows_are_dead_letters() -> None:
+    engine = ps.connect("local")
+    engine.sql("CREATE STREAM R (t TIMESTAMP(3))")
+    q = engine.sql("SELECT COUNT(*) AS n, window_end AS e FROM R [RANGE 1 DAY SLIDE 1 DAY WATTR t]")
+    far = [253_402_300_799_999, 253_402_214_399_999, -62_135_596_800_001, 10**18]
+    engine.push("R", pa.table({"t": pa.array(far, pa.int64()).cast(pa.timestamp("ms"))}))
+    engine.end()
+    assert q.rows().to_pylist() == [{"n": 1, "e": datetime(9999, 12, 31)}]
+    reasons = q.dead_letters()["reason"].to_pylist()
+    assert [reason.split(" is ")[1] for reason in reasons] == [
+        "in a window that ends after the year 9999",
+        "in a window that begins before the year 1",
+        "in a window that ends after the year 9999",
+    ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.random_aggregates import aggregate_scripts
 from tests.random_scripts import Step
-from tests.test_random_aggregates import SIZES, compare
+from tests.test_random_aggregates import SCRIPTS, SIZES, compare
 
 import penstock as ps
 from penstock.blocks import aggregate, numbered_rows, running
@@ -16,7 +15,7 @@ from penstock.blocks.aggregates import count_distinct
 
 @settings(max_examples=max(60, settings().max_examples // 10))
 @given(
-    st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived)),
+    SCRIPTS,
     SIZES,
     st.sampled_from((1, 1000)),
 )

@@ -14,9 +14,8 @@ from tests.kernels.key_values import COLUMNS, columns, plain, sort_key
 
 from penstock.kernels.extremes import Extremes
 from penstock.kernels.firsts import Firsts
-from penstock.kernels.folding import chosen, count, count_in_panes
+from penstock.kernels.folding import chosen, count
 from penstock.kernels.ordered_words import OrderedWords
-from penstock.kernels.panes import Panes
 from penstock.kernels.vector import Vector, vector_of
 
 KINDS = sorted(set(COLUMNS) - {"null"})
@@ -25,44 +24,6 @@ KINDS = sorted(set(COLUMNS) - {"null"})
 @given(st.lists(st.booleans(), max_size=40))
 def test_chosen_are_where_the_mask_is_set(mask: list[bool]) -> None:
     assert chosen(np.array(mask, bool)).tolist() == np.flatnonzero(mask).tolist()
-
-
-@pytest.mark.parametrize("spread", [3, 40, 300, 9_000, 200_000])
-@pytest.mark.parametrize("kind", ["int32", "int64"])
-@pytest.mark.parametrize("split", [0, 4])
-def test_counts_by_pane(spread: int, kind: str, split: int) -> None:
-    rng = np.random.default_rng(spread)
-    panes = Panes(3, 10, split)
-    ticks = (np.arange(9_000) // 300 + rng.integers(0, spread, 9_000) - 20).astype(kind)
-    extent = int(ticks.min()), int(ticks.max())
-    numbers = panes.numbers(ticks) - panes.number(extent[0])
-    length = panes.number(extent[1]) - panes.number(extent[0]) + 1
-    codes = rng.integers(0, 5, 9_000).astype(np.int32)
-    mask = rng.random(9_000) < 0.7
-    for given_mask in (None, mask):
-        for equal in (None, (codes, 2)):
-            keep = np.ones(9_000, bool) if given_mask is None else mask
-            keep = keep if equal is None else keep & (codes == 2)
-            counts = np.full(length, 5, np.int64)
-            count_in_panes(ticks, extent, panes, counts, given_mask, equal)
-            assert (counts - 5 == np.bincount(numbers[keep], minlength=length)).all()
-
-
-def test_counts_at_the_ends_of_64_bits() -> None:
-    top, bottom = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    for panes, ticks in (
-        (Panes(0, 1 << 61, 0), [top, bottom, 0, 0]),
-        (Panes(0, 10, 3), [top, top - 9, top - 20]),
-        (Panes(0, 10, 3), [bottom, bottom + 1, bottom + 30]),
-        (Panes(0, 10, 0), [top, top]),
-    ):
-        array = np.array(ticks)
-        extent = min(ticks), max(ticks)
-        first = panes.number(extent[0])
-        wanted = np.bincount([panes.number(tick) - first for tick in ticks])
-        counts = np.zeros(len(wanted), np.int64)
-        count_in_panes(array, extent, panes, counts)
-        assert counts.tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("cells", [1, 7, 5_000])

@@ -15,6 +15,7 @@ from tests.kernels.key_values import COLUMNS, NAN, columns, plain, sort_key
 from penstock.kernels import int_table
 from penstock.kernels.groups import Groups
 from penstock.kernels.int_table import IntTable
+from penstock.kernels.key_columns import WordKeys
 from penstock.kernels.vector import Vector, vector_of
 
 
@@ -100,6 +101,26 @@ def test_a_dictionary_of_arrow_is_read_by_its_codes() -> None:
     assert groups.numbers([plain], 4).tolist() == [3, first[1], first[3], first[0]]
     assert groups.keys_of(np.array(first))[0].to_pylist() == ["a", "b", "b", None, None]
     assert groups.order(np.arange(4)).tolist() == [first[3], first[0], first[1], 3]
+
+
+def test_a_dictionary_that_comes_again_as_a_copy_is_not_looked_up_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up: list[Any] = []
+    number = WordKeys._number
+
+    def noted(self: WordKeys, word: Any) -> int:
+        looked_up.append(word)
+        return number(self, word)
+
+    monkeypatch.setattr(WordKeys, "_number", noted)
+    keys = WordKeys(pa.string())
+    for words in (["a", "b"], ["a", "b"], ["b", "a"]):
+        codes = pa.array([1, 0, 1], pa.int32())
+        array: Any = pa.DictionaryArray.from_arrays(codes, pa.array(words))
+        found = keys.numbers(Vector(array, None, pa.string()))
+        assert found.tolist() == ([0, 1, 0] if words == ["a", "b"] else [1, 0, 1])
+    assert looked_up == ["b", "a", "a", "b"]
 
 
 def test_a_dictionary_type_is_a_key_like_its_values() -> None:

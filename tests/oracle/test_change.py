@@ -141,6 +141,36 @@ def test_what_is_refused_takes_no_position(play: Start, text: str) -> None:
     assert p.s(7, 1) == [(4, (1, 7))]
 
 
+@pytest.mark.parametrize("order", ["ORDER BY id LIMIT 3", "ORDER BY t LIMIT 2", "ORDER BY id"])
+def test_rows_that_a_limit_may_have_let_go_do_not_return(play: Start, order: str) -> None:
+    p = play("SELECT id FROM R ORDER BY id LIMIT 2", bounded=True)
+    with pytest.raises(PenstockError) as caught:
+        p.change(f"SELECT id FROM R {order}")
+    assert str(caught.value) == (
+        "query 'q' holds no more rows for its end than its LIMIT asks for; a change cannot give it "
+        "another ORDER BY or a larger LIMIT\nInstall it as a new query and drop this one."
+    )
+
+
+def test_rows_of_a_union_that_wait_keep_their_columns(play: Start) -> None:
+    p = play("SELECT id FROM R UNION ALL SELECT id FROM S ORDER BY id", bounded=True)
+    with pytest.raises(PenstockError) as caught:
+        p.change("SELECT id AS other FROM R UNION ALL SELECT id FROM S ORDER BY 1")
+    assert str(caught.value) == (
+        "query 'q' holds the rows of its UNION ALL for its end; a change cannot give it other "
+        "columns\nInstall it as a new query and drop this one."
+    )
+
+
+def test_without_a_limit_rows_may_be_put_in_another_order(play: Start) -> None:
+    p = play("SELECT id FROM R ORDER BY id", bounded=True)
+    p.r(1, 5)
+    p.r(2, 4)
+    p.r(3, 6)
+    p.change("SELECT id FROM R ORDER BY t LIMIT 2")
+    assert [row for _, row in p.end()] == [(2,), (1,)]
+
+
 def test_a_derived_stream_that_is_read_cannot_be_dropped(play: Start) -> None:
     p = play("SELECT id FROM R")
     p.oracle.derive("D", "SELECT id FROM R")

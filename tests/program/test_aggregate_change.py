@@ -29,6 +29,13 @@ FINE = [
     ),
     (f"SELECT k {FROM} GROUP BY k ORDER BY k", f"SELECT k {FROM} GROUP BY k ORDER BY COUNT(*)"),
     (f"SELECT k {FROM} GROUP BY k LIMIT 1", f"SELECT k {FROM} GROUP BY k ORDER BY k LIMIT 2"),
+    ("SELECT k FROM B GROUP BY k LIMIT 1", "SELECT k FROM B GROUP BY k ORDER BY k LIMIT 2"),
+    ("SELECT k FROM B ORDER BY k", "SELECT x FROM B ORDER BY i DESC LIMIT 7"),
+    (
+        "SELECT k FROM B UNION ALL SELECT k FROM B ORDER BY k",
+        "SELECT k FROM B WHERE x > 1 UNION ALL SELECT k FROM B ORDER BY k DESC LIMIT 7",
+    ),
+    ("SELECT k FROM B ORDER BY k LIMIT 7", "SELECT x FROM B ORDER BY k LIMIT 6"),
 ]
 
 
@@ -37,7 +44,26 @@ def test_fine(program: Callable[..., Program], before: str, after: str) -> None:
     check_change("q", program(before), program(after))
 
 
+CUT = (
+    "query 'q' holds no more rows for its end than its LIMIT asks for; a change cannot give it "
+    f"another ORDER BY or a larger LIMIT\n{NEW_QUERY}"
+)
+
 REFUSED = [
+    ("SELECT k FROM B ORDER BY k LIMIT 7", "SELECT k FROM B ORDER BY k LIMIT 8", CUT),
+    ("SELECT k FROM B ORDER BY k LIMIT 7", "SELECT k FROM B ORDER BY k DESC LIMIT 7", CUT),
+    ("SELECT k FROM B LIMIT 7", "SELECT k FROM B ORDER BY k", CUT),
+    (
+        "SELECT k FROM B UNION ALL SELECT k FROM B ORDER BY 1",
+        "SELECT k AS other FROM B UNION ALL SELECT k FROM B ORDER BY 1",
+        "query 'q' holds the rows of its UNION ALL for its end; a change cannot give it other "
+        f"columns\n{NEW_QUERY}",
+    ),
+    (
+        "SELECT k FROM B GROUP BY k UNION ALL SELECT k FROM B LIMIT 7",
+        "SELECT k FROM B GROUP BY k UNION ALL SELECT k FROM B LIMIT 8",
+        CUT,
+    ),
     (
         f"SELECT COUNT(*) {FROM}",
         f"SELECT COUNT(*) {FROM} GROUP BY k",

@@ -24,9 +24,9 @@ from penstock.blocks.aggregate_input import arriving, passed_rows, turns
 from penstock.blocks.aggregate_kinds import clock_of, windows_of
 from penstock.blocks.aggregate_output import WindowOutput
 from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.counting_ahead import CountingAhead
 from penstock.blocks.crew import Crew
 from penstock.blocks.emission import Emissions, Span
-from penstock.blocks.panes import Kept
 from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
 from penstock.blocks.run import Control, Ended, Run
@@ -34,13 +34,11 @@ from penstock.blocks.state import BlockState
 from penstock.blocks.time_clock import TimeClock
 from penstock.blocks.wid import WindowModules, modules_of
 from penstock.blocks.window_panes import PaneWindows
-from penstock.kernels.evaluate import select
+from penstock.errors import ResultDoesNotFit
 from penstock.kernels.groups import Groups
-from penstock.kernels.survey import HIGHEST, LOWEST
+from penstock.kernels.survey import HIGHEST, LOWEST, Extents
 from penstock.kernels.vector import Failures, vector_of
-from penstock.kernels.words import code_of
 from penstock.program.blocks import AggregateRows
-from penstock.sql.expressions import TRUE
 from penstock.streams.batches import no_rows
 from penstock.streams.windows import Sliding
 
@@ -48,6 +46,8 @@ MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
 MOST_FOLDED = 1 << 22
 """So many cells of panes may be new before windows are closed."""
+MOST_EMPTY = 10_000_000
+"""So many windows one event may bring out where empty ones have rows."""
 FEWEST_GROUPS = 1024
 """So many groups are kept however few of them are left in any pane."""
 
@@ -75,6 +75,7 @@ class AggregateBlock:
         self._closings = 0
         self._numbering = 0
         self._due = LOWEST
+        self._ahead = CountingAhead()
         self._span = Span()
         since = [0] * len(instruction.calls)
         self._layout = Layout(instruction.calls, instruction.counted, since)
@@ -115,12 +116,14 @@ class AggregateBlock:
         The last run yielded has no rows but the controls and letters of the whole.
         """
         self._compact()
-        judged = self.clock.judge(run)
+        judged = self.clock.judge(run, self._glance)
+        events = Emissions.of(judged.closings)
         if self._instruction.emit_empty:
             events = self._span.emissions(judged, self.clock.grid)
-        else:
-            events = Emissions.of(judged.closings)
+        events, too_many = self._bounded(events)
         yield from self._windows(judged, events)
+        if too_many is not None:
+            raise too_many
         controls: list[Control] = list(self._output.promises(events)) if self.promises else []
         if judged.ended is not None:
             controls.append(Ended(judged.ended))
@@ -135,12 +138,23 @@ class AggregateBlock:
         self.clock.open = self.clock.settled()
         if not LOWEST < self.clock.open < HIGHEST:
             return
-        closings = Closings.one(position, self.clock.open, 0)
-        emits = self._instruction.emit_empty
-        events = self._span.settled(closings) if emits else Emissions.of(closings)
-        yield from self._closed(events, 0, 1)
+        events = Emissions.of(Closings.one(position, self.clock.open, 0))
+        if self._instruction.emit_empty:
+            events = self._span.settled(events)
+        events, too_many = self._bounded(events)
+        yield from self._closed(events, 0, len(events))
+        if too_many is not None:
+            raise too_many
         promises = tuple(self._output.promises(events)) if self.promises else ()
         yield Run((self._nothing,), np.empty(0, np.int64), promises)
+
+    def _bounded(self, events: Emissions) -> tuple[Emissions, ResultDoesNotFit | None]:
+        """The events before one that brings out too many windows, and the error of that one."""
+        emits = self._instruction.emit_empty
+        found = self._span.beyond(events, self._due, MOST_EMPTY) if emits else None
+        if found is None:
+            return events, None
+        return events.first_ones(found[0]), self._output.too_many(found[1], MOST_EMPTY)
 
     def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
         """Fold the tuples in and close windows, in the order that this file's argument asks for."""
@@ -180,30 +194,25 @@ class AggregateBlock:
 
     def _counts_alone(self, judged: Judged) -> bool:
         """Count the tuples, if nothing else is asked and none is late; False if not."""
-        windows, grid, run = self.windows, self.clock.grid, judged.run
-        if not self._layout.counts_alone or self._instruction.keys:
+        where, found = self._instruction.where, None
+        if self._may_count_alone and len(judged.run):
+            found = self._ahead.found(where, self.panes, judged)
+        if found is None:
             return False
-        if not isinstance(windows, PaneWindows):
-            return False
-        if not len(run) or len(judged.behind) or grid.size < grid.slide:
-            return False
-        failures: list[Failures] = []
-
-        def kept(start: int, stop: int) -> Kept:
-            if self._instruction.where == TRUE:
-                return None, None
-            inputs = [batch.slice(start, stop - start) for batch in run.inputs]
-            equal = code_of(self._instruction.where, inputs[0]) if len(inputs) == 1 else None
-            if equal is not None:
-                return None, equal
-            failures.append(Failures())
-            return select(inputs, self._instruction.where, failures[-1]), None
-
-        if not windows.count(judged.ticks, kept):
-            return False
-        self.failures.count += sum(each.count for each in failures)
-        self._numbers += len(run)
+        self.panes.add(found.counted)
+        self.failures.count += found.failures
+        self._numbers += len(judged.run)
         return True
+
+    @property
+    def _may_count_alone(self) -> bool:
+        grid = self.clock.grid
+        asked = self._layout.counts_alone and not self._instruction.keys
+        return asked and isinstance(self.windows, PaneWindows) and grid.size >= grid.slide
+
+    def _glance(self, run: Run, ticks: Indices) -> Extents | None:
+        where = self._instruction.where
+        return self._ahead.glance(where, self.panes, run, ticks) if self._may_count_alone else None
 
     def _arrivals(self, judged: Judged, passed: Indices | None) -> tuple[Arrivals, Indices | None]:
         """What the calls want to know of the tuples that passed, and the group of each."""
@@ -224,11 +233,9 @@ class AggregateBlock:
 
     def _closed(self, events: Emissions, start: int, stop: int) -> Iterator[Run]:
         """Bring out what the events from ``start`` to before ``stop`` do."""
-        while start < stop:
-            end = start + 1
+        changes = start + 1 + np.flatnonzero(np.diff(events.empty[start:stop]))
+        for end in (*changes.tolist(), stop) if start < stop else ():
             empty = bool(events.empty[start])
-            while end < stop and events.empty[end] == empty:
-                end += 1
             for windows in self._to_emit(int(events.stops[end - 1])):
                 which = np.searchsorted(events.stops[start:end], windows, side="right")
                 partials = self.windows.empty(windows) if empty else self.windows.close(windows)

@@ -5,7 +5,7 @@ The clock of windows on a time attribute is in ``time_clock.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.run import Ended, Letters, Run
 from penstock.blocks.window_grid import WindowGrid
 from penstock.kernels.keys import comparison_key
-from penstock.kernels.survey import HIGHEST, LOWEST
+from penstock.kernels.survey import HIGHEST, LOWEST, Extents
 from penstock.kernels.vector import vector_of
 from penstock.program.blocks import AggregateRows
 from penstock.streams.windows import SlidingRows
@@ -67,6 +67,8 @@ class Judged:
         The tuples that missed a window, and those that do not take part, for the user.
     ended
         Where the stream ended, if it did.
+    extent
+        The smallest and the largest tick, if somebody has looked.
     """
 
     run: Run
@@ -77,12 +79,17 @@ class Judged:
     behind: Indices = field(default_factory=lambda: NOTHING)
     letters: tuple[Letters, ...] = ()
     ended: int | None = None
+    extent: tuple[int, int] | None = None
 
     def open_at(self, rows: Indices) -> Indices:
         """The first window that is open when each of these rows comes."""
         events = np.searchsorted(self.closings.arrived, rows, side="right")
         opens: Indices = np.concatenate((np.array([self.opened]), self.closings.windows))[events]
         return opens
+
+
+Glance = Callable[[Run, Indices], Extents | None]
+"""Sees the tuples that take part, and their ticks; may tell how far apart those are."""
 
 
 class WindowClock(Protocol):
@@ -100,7 +107,8 @@ class WindowClock(Protocol):
     def placed(self, run: Run) -> tuple[Run, Indices]:
         """The tuples that take part, whatever was promised, and their ticks."""
 
-    def judge(self, run: Run) -> Judged: ...
+    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
+        """Judge every tuple, in order; ``glance`` may look at all of them before that."""
 
     def save(self) -> dict[str, Any]: ...
 
@@ -133,7 +141,7 @@ class CountClock:
         self._count += len(run)
         return run, ticks
 
-    def judge(self, run: Run) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
         """Every ``slide`` tuples a window closes."""
         slide, first = self.grid.slide, self.open
         ticks = np.arange(self._count, self._count + len(run))
@@ -177,7 +185,7 @@ class EndClock:
         """All are in one place."""
         return run, np.zeros(len(run), np.int64)
 
-    def judge(self, run: Run) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
         """Nothing closes before the end."""
         times = None if self._time is None else _order_of(run, self._time.column)
         ticks = np.zeros(len(run), np.int64)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.blocks.aggregate_clock import Judged
 from penstock.blocks.aggregates.cells import Indices
@@ -13,9 +15,9 @@ from penstock.blocks.partials import Arrivals
 from penstock.blocks.picked import picked
 from penstock.blocks.window_grid import WindowGrid
 from penstock.kernels.evaluate import evaluate, select
-from penstock.kernels.vector import Failures, Mask, Vector
+from penstock.kernels.vector import Failures, Mask, Vector, valid_of
 from penstock.program.blocks import AggregateRows
-from penstock.sql.expressions import TRUE, Expression
+from penstock.sql.expressions import TRUE, Column, Expression
 
 
 def passed_rows(
@@ -56,8 +58,17 @@ def arriving(
             filters[call.condition] = select(inputs, call.condition, failures)
         if call.argument is not None and call.argument not in arguments:
             arguments[call.argument] = evaluate(call.argument, inputs, failures)
-    keys = [evaluate(key.expression, inputs, failures) for key in instruction.keys]
+    keys = [_key(key.expression, inputs, failures) for key in instruction.keys]
     return Arrivals(length, start, arguments, filters, times), keys
+
+
+def _key(expression: Expression, inputs: Sequence[pa.RecordBatch], failures: Failures) -> Vector:
+    """The values of a key; a column of dictionary-encoded words stays so."""
+    if isinstance(expression, Column):
+        column: Any = inputs[expression.side].column(expression.index)
+        if pa.types.is_dictionary(column.type):
+            return Vector(column, valid_of(column), expression.type)
+    return evaluate(expression, inputs, failures)
 
 
 def turns(

@@ -92,14 +92,26 @@ class WindowOutput:
 
     def _failure(self, error: CallDoesNotFit, window: int) -> ResultDoesNotFit:
         call = error.call
-        of, clock = "", self._clock
-        if isinstance(clock, TimeClock):
-            of = f" of the window {clock.show(window)}"
-        elif self._instruction.window is not None:
-            of = f" of the window [{max(0, clock.grid.begin(window))}, {clock.grid.end(window)})"
+        of = "" if self._instruction.window is None else f" of the window {self._shown(window)}"
         return ResultDoesNotFit(
             f"{call}{of} is {error.value}, which does not fit {type_name(call.type)}",
             _remedy(call),
+        )
+
+    def _shown(self, window: int) -> str:
+        clock = self._clock
+        if isinstance(clock, TimeClock):
+            return clock.show(window)
+        return f"[{max(0, clock.grid.begin(window))}, {clock.grid.end(window)})"
+
+    def too_many(self, windows: range, most: int) -> ResultDoesNotFit:
+        """The error of an event that would bring out all of these, with the empty ones."""
+        first, last = self._shown(windows[0]), self._shown(windows[-1])
+        return ResultDoesNotFit(
+            f"EMIT EMPTY would bring out {len(windows)} windows at once, {first} to {last}; no "
+            f"more than {most} are",
+            "Leave EMIT EMPTY out, write a longer SLIDE, or keep tuples that are far ahead of the "
+            "others out of the stream: derive one with a WHERE.",
         )
 
     def promises(self, events: Emissions) -> Iterator[Promise]:

@@ -12,9 +12,13 @@ import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Indices
 from penstock.kernels.vector import Vector, physical_dtype, vector_of
+from penstock.streams.clock import DAY, UNITS_PER_SECOND
 from penstock.streams.literals import format_array, format_value
+from penstock.streams.schema import type_name
 from penstock.streams.windows import TimeAttribute
 
+_FIRST_SECOND, _SECONDS_END = -62_135_596_800, 253_402_300_800
+"""Of the year 1, and after the year 9999, from the epoch: what a calendar of four digits shows."""
 _LOWEST, _HIGHEST = (int(getattr(np.iinfo(np.int64), end)) for end in ("min", "max"))
 
 
@@ -37,6 +41,25 @@ class Attribute:
             return values
         ticks = values.astype(np.int64, copy=False)
         return ticks * self.factor if self.factor != 1 else ticks
+
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The first and the last tick that a border of a window can be; None if all can.
+
+        Of dates and timestamps, they are those of the years 1 to 9999: beyond is what neither
+        Python nor Spark can make one of. Of a decimal, those that its digits can show.
+        """
+        if pa.types.is_decimal(self.kind):
+            most = (10**self.kind.precision - 1) * self.factor
+            return -most, most
+        if pa.types.is_date(self.kind):
+            unit = Fraction(1, DAY)
+        elif pa.types.is_timestamp(self.kind):
+            unit = Fraction(UNITS_PER_SECOND[self.kind.unit])
+        else:
+            return None
+        first, end = (int(second * unit) for second in (_FIRST_SECOND, _SECONDS_END))
+        return first * self.factor, (end - 1) * self.factor
 
     def tick(self, value: object) -> int:
         """The last tick that is not after a physical value."""
@@ -64,6 +87,12 @@ class Attribute:
                 if not limits.min <= border <= limits.max:
                     raise BorderDoesNotFit(border, self.kind)
         return Vector(values.astype(dtype), None, self.kind).to_arrow()
+
+    def beyond(self, end: bool) -> str:
+        """What is wrong with a window whose end, or else its start, is beyond the limits."""
+        if pa.types.is_decimal(self.kind):
+            return f"whose {'end' if end else 'start'} does not fit {type_name(self.kind)}"
+        return "that ends after the year 9999" if end else "that begins before the year 1"
 
     def show(self, tick: int) -> str:
         """A tick as a reader writes it."""

@@ -43,6 +43,11 @@ class Emissions:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def first_ones(self, count: int) -> Emissions:
+        """The first so many of them."""
+        columns = (self.positions, self.stops, self.opens, self.keys, self.empty)
+        return Emissions(*(column[:count] for column in columns))
+
     def before_row(self, rows: Indices) -> Indices:
         """How many events come before what each of these tuples closes."""
         return np.searchsorted(self.keys, 2 * rows + 1, side="right")
@@ -69,13 +74,30 @@ class Span:
         stops = np.where(last == LOWEST, opens, np.minimum(opens, last + 1))
         return Emissions(positions[order], stops[order], opens[order], keys[order], empty[order])
 
-    def settled(self, closings: Closings) -> Emissions:
+    def settled(self, made: Emissions) -> Emissions:
         """What closings without tuples bring out."""
-        made = Emissions.of(closings)
         if self.last is None:
             return made
         stops = np.minimum(made.stops, self.last + 1)
         return Emissions(made.positions, stops, made.opens, made.keys, made.empty)
+
+    def beyond(self, events: Emissions, due: int, most: int) -> tuple[int, range] | None:
+        """The first event that brings out more windows than ``most``, and these windows.
+
+        Those before ``due`` are out already. None if there is no such event. What happens at one
+        position is one event, though it may be two here.
+        """
+        if self.first is None or not len(events):
+            return None
+        begin = max(due, self.first)
+        last = np.append(np.flatnonzero(np.diff(events.positions)), len(events) - 1)
+        stops = np.maximum.accumulate(np.maximum(events.stops[last], begin))
+        before = np.concatenate((np.array([begin]), stops[:-1]))
+        far = np.flatnonzero(stops - before > most)
+        if not len(far):
+            return None
+        at = int(far[0])
+        return int(last[at - 1]) + 1 if at else 0, range(int(before[at]), int(stops[at]))
 
     def _latest(self, judged: Judged, grid: WindowGrid) -> Indices:
         """The last window that any tuple fell into, before the run and after each of its tuples."""

@@ -6,6 +6,8 @@ not in the table until somebody folds a tuple into them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
@@ -13,7 +15,7 @@ from penstock.blocks.crew import Crew
 from penstock.blocks.packed_rows import Packed, PackedRows
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials, cells_of_rows
-from penstock.errors import PenstockError
+from penstock.errors import ResultDoesNotFit
 from penstock.kernels.survey import LOWEST
 
 _FEWEST = 8
@@ -33,8 +35,9 @@ PACKED = -1
 def _check(rows: int, width: int) -> None:
     """Refuse more cells than can be numbered."""
     if rows * width >= _MOST_CELLS:
-        raise PenstockError(
-            f"{width} groups in {rows} panes or windows are more than 2^31 partial results",
+        raise ResultDoesNotFit(
+            f"it would need partial results of {width} groups in {rows} panes or windows, and 2^31 "
+            "or more cannot be held",
             "Give the query a shorter RANGE, a longer SLIDE, or fewer groups.",
         )
 
@@ -115,12 +118,14 @@ class NumberedRows:
             return self._rows[places]
         fresh = wanted[~known]
         rows = self._take_free(len(fresh))
-        numbers = np.concatenate((self.numbers, fresh))
-        order = np.argsort(numbers, kind="stable")
-        self.numbers = numbers[order]
-        self._rows = np.concatenate((self._rows, rows))[order]
-        versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
-        self._versions = versions[order]
+        follow = not len(self.numbers) or bool(fresh[0] > self.numbers[-1])
+        self.numbers = np.concatenate((self.numbers, fresh))
+        self._rows = np.concatenate((self._rows, rows))
+        self._versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
+        if not follow:
+            order = np.argsort(self.numbers, kind="stable")
+            self.numbers, self._rows = self.numbers[order], self._rows[order]
+            self._versions = self._versions[order]
         return self._rows[np.searchsorted(self.numbers, wanted)]
 
     def _take_free(self, count: int) -> Indices:
@@ -245,9 +250,11 @@ class NumberedRows:
             self._packed.pop(number)
         self.partials.clear(cells_of_rows(rows, self.width))
         self._free = np.concatenate((self._free, rows))
-        self.numbers = np.delete(self.numbers, places)
-        self._rows = np.delete(self._rows, places)
-        self._versions = np.delete(self._versions, places)
+        kept: Any = slice(len(places), None)
+        if places[-1] >= len(places):  # they are not the first ones
+            kept = np.delete(np.arange(len(self.numbers)), places)
+        self.numbers, self._rows = self.numbers[kept], self._rows[kept]
+        self._versions = self._versions[kept]
         self._fit()
 
     def _fit(self) -> None:

@@ -301,9 +301,23 @@ class Partials:
         self, bundle: Bundle, places: Iterable[int], cells: Indices | int, arrivals: Arrivals
     ) -> None:
         """Fold arrivals into cells of the parts at these places."""
+        everything: list[Counts] = []
         for place, mine in zip(places, bundle.members, strict=True):
             call = None if place == 0 else self.layout.parts[place - 1].call
-            mine.lift(arrivals.lifting(call, cells))
+            lifting = arrivals.lifting(call, cells)
+            if isinstance(mine, Counts) and lifting.valid is None:
+                everything.append(mine)
+            else:
+                mine.lift(lifting)
+        if len(everything) > 1 and arrivals.length >= len(everything[0]):
+            # The number of tuples is the same for all of them, so they are counted once.
+            counted = everything[0].like(len(everything[0]))
+            counted.lift(arrivals.lifting(None, cells))
+            for mine in everything:
+                mine.combine(counted)
+        else:
+            for mine in everything:
+                mine.lift(arrivals.lifting(None, cells))
 
     def program(self, layout: Layout) -> None:
         """Have the parts of other calls; those that stay keep what they have."""

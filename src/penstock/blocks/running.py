@@ -51,8 +51,11 @@ class RunningWindows:
 
     @property
     def nbytes(self) -> int:
-        parts = (self._sums, self._stacks, self._anew)
-        return sum(part.nbytes for part in parts if part is not None)
+        rows = sum(running.row.nbytes for running in self._running())
+        return rows + (0 if self._stacks is None else self._stacks.nbytes)
+
+    def _running(self) -> list[_Sums | _Anew]:
+        return [running for running in (self._sums, self._anew) if running is not None]
 
     def windows(self, begins: Indices, ends: Indices) -> Partials:
         """A row of cells for each window, given by its first pane and the first one after it."""
@@ -66,10 +69,8 @@ class RunningWindows:
 
     def _added(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
         first = int(begins[0])
-        if self._sums is None or first >= self._sums.end:
-            store = self._store.rows
-            nothing = store.partials.all.only(places).like(store.width)
-            self._sums = _Sums(nothing, places, first, first)
+        if self._sums is None or first >= self._sums.row.end:
+            self._sums = _Sums(_Row.at(first, places, self._store.rows))
         return self._sums.windows(self._store.rows, begins, ends)
 
     def _stacked(self, begins: Indices, ends: Indices, places: list[int]) -> Bundle:
@@ -77,9 +78,8 @@ class RunningWindows:
         first, last = np.searchsorted(store.numbers, (begins[0], ends[0]))
         if store.width >= NARROW and int(last - first) * store.width > MOST_STACKED:
             self._stacks = None
-            if self._anew is None or int(begins[0]) >= self._anew.end:
-                nothing = store.partials.all.only(places).like(store.width)
-                self._anew = _Anew(nothing, places, int(begins[0]), int(begins[0]))
+            if self._anew is None or int(begins[0]) >= self._anew.row.end:
+                self._anew = _Anew(_Row.at(int(begins[0]), places, store))
             return self._anew.windows(store, begins, ends)
         self._anew = None
         if self._stacks is None:
@@ -88,28 +88,24 @@ class RunningWindows:
 
     def pass_over(self, first: int) -> None:
         """The panes before this one are about to go."""
-        if self._sums is not None:
-            if first >= self._sums.end:
-                self._sums = None
-            else:
-                self._sums.move(self._store.rows, max(first, self._sums.begin), self._sums.end)
-        if self._anew is not None:
-            if first >= self._anew.end:
-                self._anew = None
-            else:
-                self._anew.move(self._store.rows, max(first, self._anew.begin), self._anew.end)
+        if self._sums is not None and first >= self._sums.row.end:
+            self._sums = None
+        if self._anew is not None and first >= self._anew.row.end:
+            self._anew = None
+        for running in self._running():
+            row = running.row
+            running.move(self._store.rows, max(first, row.begin), row.end)
 
     def changed(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Late tuples have been folded into panes; some of these may have been read before."""
         panes = self._store.panes.numbers(ticks)
-        for running in (self._sums, self._anew):
-            if running is None:
-                continue
-            inside = np.flatnonzero((panes >= running.begin) & (panes < running.end))
+        for running in self._running():
+            row = running.row
+            inside = np.flatnonzero((panes >= row.begin) & (panes < row.end))
             if len(inside):
                 cells: Indices | int = 0 if groups is None else groups[inside]
                 those = arrivals.only(inside, arrivals.start)
-                self._store.rows.partials.lift_into(running.value, running.places, cells, those)
+                self._store.rows.partials.lift_into(row.value, row.places, cells, those)
         stacks = self._stacks
         if stacks is not None:
             inside = np.flatnonzero(panes < stacks.end)
@@ -120,54 +116,66 @@ class RunningWindows:
 
 
 @dataclass
-class _Sums:
-    """The invertible parts of the panes from ``begin`` to before ``end``, as one row."""
+class _Row:
+    """Some parts of the panes from ``begin`` to before ``end``, as one row."""
 
     value: Bundle
     places: list[int]
     begin: int
     end: int
 
+    @classmethod
+    def at(cls, pane: int, places: list[int], store: NumberedRows) -> _Row:
+        """Of no pane as yet."""
+        return cls(store.partials.all.only(places).like(store.width), places, pane, pane)
+
     @property
     def nbytes(self) -> int:
         return sum(cells.nbytes for cells in self.value.members)
+
+
+class _Sums:
+    """The invertible parts, as one row."""
+
+    def __init__(self, row: _Row) -> None:
+        self.row = row
 
     def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         width = store.width
         self.move(store, int(begins[0]), int(ends[0]))
         if len(begins) == 1:
-            return self.value.take(np.arange(width))
-        entering, added = store.gather(self.end, int(ends[-1]))
-        leaving, taken = store.gather(self.begin, int(begins[-1]))
-        self.begin, self.end = int(begins[-1]), int(ends[-1])
-        added = stacked(self.value, added.only(self.places), len(entering), width)
+            return self.row.value.take(np.arange(width))
+        entering, added = store.gather(self.row.end, int(ends[-1]))
+        leaving, taken = store.gather(self.row.begin, int(begins[-1]))
+        self.row.begin, self.row.end = int(begins[-1]), int(ends[-1])
+        added = stacked(self.row.value, added.only(self.row.places), len(entering), width)
         scan(added, len(entering) + 1, width)
         windows = added.take(cells_of_rows(np.searchsorted(entering, ends), width))
         if len(leaving):
-            nothing = self.value.like(width)
-            taken = stacked(nothing, taken.only(self.places), len(leaving), width)
+            nothing = self.row.value.like(width)
+            taken = stacked(nothing, taken.only(self.row.places), len(leaving), width)
             scan(taken, len(leaving) + 1, width)
             windows.invert(taken.take(cells_of_rows(np.searchsorted(leaving, begins), width)))
         last = (len(begins) - 1) * width
-        self.value = windows.take(np.arange(last, last + width))
+        self.row.value = windows.take(np.arange(last, last + width))
         return windows
 
     def move(self, store: NumberedRows, begin: int, end: int) -> None:
         """Be the panes of another window, which begins and ends no earlier."""
-        for first, stop, inverted in ((self.end, end, False), (self.begin, begin, True)):
+        for first, stop, inverted in ((self.row.end, end, False), (self.row.begin, begin, True)):
             numbers = store.between(first, stop)
             if len(numbers) * store.width <= MOST_GATHERED and numbers:
-                rows = store.gather(first, stop)[1].only(self.places)
+                rows = store.gather(first, stop)[1].only(self.row.places)
                 row = total(rows, len(numbers), store.width)
-                self.value.invert(row) if inverted else self.value.combine(row)
+                self.row.value.invert(row) if inverted else self.row.value.combine(row)
                 continue
             for number in numbers:
                 groups, cells = store.packed(number)
-                mine = self.value.take(groups)
-                cells = cells.only(self.places)
+                mine = self.row.value.take(groups)
+                cells = cells.only(self.row.places)
                 mine.invert(cells) if inverted else mine.combine(cells)
-                self.value.put(groups, mine)
-        self.begin, self.end = begin, end
+                self.row.value.put(groups, mine)
+        self.row.begin, self.row.end = begin, end
 
 
 class _Stacks:
@@ -262,42 +270,35 @@ class _Stacks:
         return made
 
 
-@dataclass
 class _Anew:
-    """The other parts of the panes from ``begin`` to before ``end``, as one row."""
+    """The other parts, as one row."""
 
-    value: Bundle
-    places: list[int]
-    begin: int
-    end: int
-
-    @property
-    def nbytes(self) -> int:
-        return sum(cells.nbytes for cells in self.value.members)
+    def __init__(self, row: _Row) -> None:
+        self.row = row
 
     def windows(self, store: NumberedRows, begins: Indices, ends: Indices) -> Bundle:
         width = store.width
-        made = self.value.like(len(begins) * width)
+        made = self.row.value.like(len(begins) * width)
         for i, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
             self.move(store, begin, end)
-            made.put(np.arange(i * width, (i + 1) * width), self.value)
+            made.put(np.arange(i * width, (i + 1) * width), self.row.value)
         return made
 
     def move(self, store: NumberedRows, begin: int, end: int) -> None:
         """Be the panes of another window, which begins and ends no earlier."""
-        leaving = store.groups_in(self.begin, begin)
+        leaving = store.groups_in(self.row.begin, begin)
         if len(leaving):
-            self.value.put(leaving, self.value.like(len(leaving)))
-            for number in store.between(begin, min(self.end, end)):
+            self.row.value.put(leaving, self.row.value.like(len(leaving)))
+            for number in store.between(begin, min(self.row.end, end)):
                 groups, cells = store.packed(number)
                 chosen = np.flatnonzero(np.isin(groups, leaving, assume_unique=True))
                 if len(chosen):
                     self._combine(groups[chosen], cells.take(chosen))
-        for number in store.between(max(self.end, begin), end):
+        for number in store.between(max(self.row.end, begin), end):
             self._combine(*store.packed(number))
-        self.begin, self.end = begin, end
+        self.row.begin, self.row.end = begin, end
 
     def _combine(self, groups: Indices, cells: Bundle) -> None:
-        mine = self.value.take(groups)
-        mine.combine(cells.only(self.places))
-        self.value.put(groups, mine)
+        mine = self.row.value.take(groups)
+        mine.combine(cells.only(self.row.places))
+        self.row.value.put(groups, mine)

@@ -36,7 +36,8 @@ def screen(run: Run, stream: str, times: Sequence[TimeAttribute], floating: bool
             reasons = _because(f"NaN in time attribute {name}", nan) | reasons
         if not floating and len(column) and not pa.types.is_floating(column.type):
             far = _far(column, -(-FARTHEST // int(time.factor)))
-            reasons = _because(f"{name} does not fit the query's clock", far) | reasons
+            if far is not None:
+                reasons = _because(f"{name} does not fit the query's clock", far) | reasons
     if not reasons:
         return run
     gone = np.array(sorted(reasons), np.int64)
@@ -56,14 +57,14 @@ def screen(run: Run, stream: str, times: Sequence[TimeAttribute], floating: bool
     )
 
 
-def _far(column: Any, limit: int) -> npt.NDArray[np.bool_]:
-    """Which values, in units of the column, are ``limit`` or more away from zero."""
+def _far(column: Any, limit: int) -> npt.NDArray[np.bool_] | None:
+    """Which values, in units of the column, are ``limit`` or more away from zero; None: none."""
     vector = vector_of(column)
     values = np.asarray(vector.values)
     if values.dtype != object and limit > np.iinfo(values.dtype).max:
-        return np.zeros(len(values), np.bool_)
+        return None
     if values.dtype != object and values.min() > -limit and values.max() < limit:
-        return np.zeros(len(values), np.bool_)
+        return None
     far: npt.NDArray[np.bool_] = (values >= limit) | (values <= -limit)
     far = far.astype(np.bool_)  # wide decimals are Python integers, and compare as objects
     return far if vector.valid is None else far & vector.valid

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from penstock.blocks.aggregate_clock import NOTHING, Closings, Judged
+from penstock.blocks.aggregate_clock import NOTHING, Closings, Glance, Judged
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.attribute import Attribute
 from penstock.blocks.punctuator import Clock, Punctuator
 from penstock.blocks.run import Ended, Letters, Promise, Run
 from penstock.blocks.window_grid import WindowGrid
-from penstock.kernels.survey import HIGHEST, LOWEST, survey
+from penstock.kernels.survey import HIGHEST, LOWEST, Extents, survey
 from penstock.program.blocks import AggregateRows
 from penstock.streams.batches import take
 from penstock.streams.windows import Sliding
@@ -45,6 +45,8 @@ class TimeClock:
         kept = None if before is None else self._rescaled(before)
         self.grid = WindowGrid.of(window, kept)
         self._start = window.start
+        limits = self.attribute.limits
+        self._limits = None if limits is None else self.grid.fitting(*limits)
         self.punctuator.program(window)
 
     def _rescaled(self, before: Attribute) -> int:
@@ -63,13 +65,14 @@ class TimeClock:
 
     def placed(self, run: Run) -> tuple[Run, Indices]:
         """The tuples that take part, whatever was promised, and their ticks."""
-        run, ticks, _ = self._started(run)
+        run, ticks, _ = self._fitting(run)
         return run, ticks
 
-    def judge(self, run: Run) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
         """Judge every tuple, in order, and move the promise along."""
         assert self.attribute is not None
-        run, ticks, letters = self._started(run)
+        run, ticks, letters = self._fitting(run)
+        extents = glance(run, ticks) if glance is not None and len(run) else None
         opened, events = self.open, _Events(self.open)
         behind: list[Indices] = [NOTHING]
         promised: list[Indices] = [NOTHING]
@@ -79,7 +82,8 @@ class TimeClock:
             if control is not None:
                 stop = int(np.searchsorted(run.positions, control.position, side="right"))
             if stop > done:
-                late, promises = self._take(ticks[done:stop], run, done, events)
+                known = extents if stop - done == len(run) else None
+                late, promises = self._take(ticks[done:stop], run, done, events, known)
                 behind.append(late)
                 promised.append(promises)
             done = stop
@@ -92,10 +96,12 @@ class TimeClock:
         self.open = events.open
         rows = np.concatenate(behind)
         letters += self._late(run, ticks, rows, np.concatenate(promised))
-        return Judged(run, ticks, ticks, opened, events.closings(), rows, letters, ended)
+        extent = None if extents is None else (extents.low, extents.high)
+        closings = events.closings()
+        return Judged(run, ticks, ticks, opened, closings, rows, letters, ended, extent)
 
     def _take(
-        self, ticks: Indices, run: Run, start: int, events: _Events
+        self, ticks: Indices, run: Run, start: int, events: _Events, extents: Extents | None
     ) -> tuple[Indices, Indices]:
         """Let tuples close windows; rows that belong to a closed one, and what was promised then.
 
@@ -108,7 +114,8 @@ class TimeClock:
         if events.open > (LOWEST if self.grid.first is None else self.grid.first):
             border = max(LOWEST, self.grid.end(events.open - 1))
         seen = int(self.punctuator.seen)
-        found = survey(ticks, seen, border, None if slack is None else int(slack), self.grid.ends)
+        behind = None if slack is None else int(slack)
+        found = survey(ticks, seen, border, behind, self.grid.ends, extents)
         windows = (found.borders - self.grid.end(0)) // self.grid.slide + 1
         rows = start + found.closings
         events.add(run.positions_of(rows), windows, rows + 1)
@@ -120,20 +127,39 @@ class TimeClock:
             return late, late
         return start + late, self.punctuator.advance(ticks)[late]
 
-    def _started(self, run: Run) -> tuple[Run, Indices, tuple[Letters, ...]]:
-        """The tuples that do not come before the first window there is, and their ticks."""
+    def _fitting(self, run: Run) -> tuple[Run, Indices, tuple[Letters, ...]]:
+        """The tuples for which there are windows, their ticks, and letters for the others.
+
+        Those are before the first window there is, or in one with a border that cannot be shown.
+        """
         assert self.attribute is not None
         ticks = self.attribute.ticks(run.inputs[0])
-        if self._start is None or not len(ticks) or int(ticks.min()) >= self._start:
+        if not len(ticks) or (self._start is None and self._limits is None):
             return run, ticks, ()
-        gone, kept = np.flatnonzero(ticks < self._start), np.flatnonzero(ticks >= self._start)
+        start = LOWEST if self._start is None else self._start
+        low, stop = self._limits or (start, HIGHEST)
+        low = max(low, start)
+        if low <= int(ticks.min()) and int(ticks.max()) < stop:
+            return run, ticks, ()
+        out = (ticks < low) | (ticks >= stop)
+        # Where windows leave gaps, a tuple out there may be in none.
+        out &= (ticks < start) | (self.grid.first_of(ticks) <= self.grid.last_of(ticks))
+        gone, kept = np.flatnonzero(out), np.flatnonzero(~out)
         batch = take(run.inputs[0], gone)
-        start = self.attribute.show(self._start)
-        name, shown = self.attribute.name, self.attribute.shown(batch)
-        reasons = [f"{name} = {value} is before START AT {start}" for value in shown]
-        letters = Letters("dead", self._stream, batch, run.positions[gone], reasons)
+        whys = [self._why_not(tick) for tick in ticks[gone].tolist()]
+        shown = zip(self.attribute.shown(batch), whys, strict=True)
+        reasons = [f"{self.attribute.name} = {value} is {why}" for value, why in shown]
+        letters = (Letters("dead", self._stream, batch, run.positions[gone], reasons),)
         run = Run((take(run.inputs[0], kept),), run.positions[kept], run.controls, run.letters)
-        return run, ticks[kept], (letters,)
+        return run, ticks[kept], letters if len(gone) else ()
+
+    def _why_not(self, tick: int) -> str:
+        """Why there are no windows for a tick."""
+        assert self.attribute is not None
+        if self._start is not None and tick < self._start:
+            return f"before START AT {self.attribute.show(self._start)}"
+        assert self._limits is not None
+        return f"in a window {self.attribute.beyond(tick >= self._limits[1])}"
 
     def _punctuated(self, control: Promise) -> int:
         assert self.attribute is not None

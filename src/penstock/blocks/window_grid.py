@@ -108,6 +108,23 @@ class WindowGrid:
         """The last window that each tick belongs to."""
         return self._turns(ticks, self.origin + self.lead)
 
+    def fitting(self, first: int, last: int) -> tuple[int, int]:
+        """Which ticks are in no window that begins before ``first`` or ends after ``last``.
+
+        The first of them, and the first one after them. Where windows leave gaps, some of the
+        others may be in no window at all.
+
+        >>> WindowGrid.of(Sliding(size=10, slide=4)).fitting(-1, 25)
+        (6, 16)
+        """
+        begins, ends = self.begin(0), self.end(0)
+        lowest = -((begins - first) // self.slide)
+        highest = (last - ends) // self.slide
+        low = self.end(lowest - 1)
+        if self.first is not None and self.first >= lowest:
+            low = self.begin(self.first)
+        return low, self.begin(highest + 1)
+
     def pane_of(self, ticks: Ticks) -> Ticks:
         """The pane of each tick."""
         ticks = ticks.astype(np.int64, copy=False)

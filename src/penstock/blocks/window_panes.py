@@ -8,11 +8,12 @@ import numpy as np
 
 from penstock.blocks.aggregates.cells import Array, Indices
 from penstock.blocks.crew import Crew
-from penstock.blocks.panes import Kept, PaneStore
+from penstock.blocks.panes import Counted, Kept, PaneStore
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Arrivals, Bundle, Layout, Partials
 from penstock.blocks.running import RunningWindows
 from penstock.blocks.window_grid import WindowGrid
+from penstock.kernels.counting import likely_extent
 from penstock.kernels.survey import HIGHEST
 
 
@@ -66,9 +67,20 @@ class PaneWindows:
         """Fold arrivals, which missed no window, into their panes."""
         self._store.lift(ticks, groups, arrivals, self._crew)
 
-    def count(self, ticks: Indices, kept: Callable[[int, int], Kept]) -> bool:
-        """As :meth:`lift` where nothing but tuples is counted; see :meth:`PaneStore.count`."""
-        return self._store.count(ticks, kept, self._crew)
+    def count(
+        self, ticks: Indices, extent: tuple[int, int] | None, kept: Callable[[int, int], Kept]
+    ) -> Counted | None:
+        """Count tuples by their panes; see :meth:`PaneStore.count`.
+
+        Without an extent it is guessed, and may be too small.
+        """
+        if extent is None:
+            extent = likely_extent(ticks, self._store.panes)
+        return self._store.count(ticks, extent, kept, self._crew)
+
+    def add(self, counted: Counted) -> None:
+        """As :meth:`lift` of tuples that have been counted, where nothing else is asked."""
+        self._store.add(counted)
 
     def lift_late(self, ticks: Indices, groups: Indices | None, arrivals: Arrivals) -> None:
         """Fold arrivals that missed windows which are closed by now."""

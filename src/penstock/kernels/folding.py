@@ -2,7 +2,7 @@
 
 A cell is a place in arrays of partial results: that of a group in a pane. Every loop lets go of the
 interpreter lock, so that threads can take parts of a batch, each into cells of its own, and cells
-are added up afterwards. A mask or an array of codes of length 0 stands for none.
+are added up afterwards. A mask of length 0 stands for none.
 """
 
 from __future__ import annotations
@@ -14,23 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernels.memory import alias
-from penstock.kernels.panes import Measure, Panes, as_ticks, border_of, place_of, places
-from penstock.kernels.survey import extent_of
 
 Array = npt.NDArray[Any]
 Word = Any
 """An integer: of NumPy, of Python, or compiled."""
 
-_STRETCH = 4096
-_FEW = 4
-"""In so many panes tuples are counted by comparing them with the borders."""
 _COPIES = 4
 _CROWD = 1024
 """Up to so many cells are counted in several copies, so that one count need not wait for the one
 before it.
 """
 _ALL = np.empty(0, np.bool_)
-_NO_CODES = np.empty(0, np.int32)
 _TOP = np.iinfo(np.int64).max
 _NAN = 0x7FF << 52
 
@@ -53,110 +47,6 @@ def chosen(mask: Array) -> npt.NDArray[np.int32]:
     """
     out = np.empty(len(mask) + 1, np.int32)
     return out[: int(_chosen(alias(mask).view(np.uint8), out))]
-
-
-@nb.njit(nogil=True, cache=True)
-def _kept(mask: Array, codes: Array, code: Word, out: Array) -> Word:
-    """1 where a tuple counts, 0 where it does not; how many count."""
-    total = np.int64(0)
-    if codes.shape[0] > 0:
-        for i in range(out.shape[0]):
-            out[i] = codes[i] == code
-    else:
-        out[:] = 1
-    if mask.shape[0] > 0:
-        for i in range(out.shape[0]):
-            out[i] &= np.uint8(mask[i])
-    for i in range(out.shape[0]):
-        total += np.int64(out[i])
-    return total
-
-
-@nb.njit(nogil=True, cache=True)
-def _count_after(ticks: Array, kept: Array, one: Word, two: Word, three: Word) -> Any:
-    """How many of the kept tuples are not before each of three borders."""
-    first, second, third = np.int64(0), np.int64(0), np.int64(0)
-    for i in range(ticks.shape[0]):
-        counts = np.int64(kept[i])
-        first += counts if ticks[i] >= one else 0
-        second += counts if ticks[i] >= two else 0
-        third += counts if ticks[i] >= three else 0
-    return first, second, third
-
-
-@nb.njit(nogil=True, cache=True)
-def _count_few(
-    ticks: Array, kept: Array, total: Word, at: Word, measure: Measure, counts: Array
-) -> None:
-    """Count into at most four panes, of which ``at`` is the first."""
-    last = counts.shape[0] - 1
-    # Where there are fewer panes, nothing is after the border of those that are missing.
-    one, two, three = _count_after(
-        ticks,
-        kept,
-        border_of(min(at + 1, last), measure),
-        border_of(min(at + 2, last), measure),
-        border_of(min(at + 3, last), measure),
-    )
-    counts[at] += total - one
-    counts[min(at + 1, last)] += one - two
-    counts[min(at + 2, last)] += two - three
-    counts[min(at + 3, last)] += three
-
-
-@nb.njit(nogil=True, cache=True)
-def _count_in_panes(
-    ticks: Array, keep: tuple[Array, Array, Word], measure: Measure, counts: Array
-) -> None:
-    mask, codes, code = keep
-    scratch, where = np.empty(_STRETCH, np.uint8), np.empty(_STRETCH, np.int32)
-    for start in range(0, ticks.shape[0], _STRETCH):
-        stop = min(start + _STRETCH, ticks.shape[0])
-        some, kept = ticks[start:stop], scratch[: stop - start]
-        total = _kept(mask[start:stop], codes[start:stop], code, kept)
-        low, high = extent_of(some)
-        first, last = place_of(low, measure), place_of(high, measure)
-        if last == first:
-            counts[first] += total
-        elif last - first < _FEW:
-            _count_few(some, kept, total, first, measure, counts)
-        else:
-            places(some, measure, where)
-            for i in range(stop - start):
-                counts[np.uint64(where[i])] += np.int64(kept[i])
-
-
-def count_in_panes(
-    ticks: Array,
-    extent: tuple[int, int],
-    panes: Panes,
-    counts: Array,
-    mask: Array | None = None,
-    equal: tuple[Array, int] | None = None,
-) -> None:
-    """Count tuples by pane, from that of the smallest to that of the largest tick on.
-
-    ``extent`` is that of the ticks or larger; ``counts``, int64, has a place for each pane in it.
-    Only tuples are counted that the mask lets pass, and whose code equals one if ``equal`` gives
-    codes (of a dictionary-encoded column) and that one.
-
-    >>> counts = np.zeros(3, np.int64)
-    >>> codes = np.array([0, 1, 0, 0])
-    >>> count_in_panes(np.array([1, 2, 25, 3]), (1, 25), Panes(0, 10, 0), counts, None, (codes, 0))
-    >>> counts.tolist()
-    [2, 0, 1]
-    """
-    ticks = alias(as_ticks(ticks))
-    codes, code = (_NO_CODES, 0) if equal is None else equal
-    codes = alias(np.ascontiguousarray(codes, np.int32))
-    keep = _ALL if mask is None else alias(mask), codes, code
-    measure = panes.measure(*extent)
-    if measure is None:
-        kept = np.empty(len(ticks), np.uint8)
-        _kept(*keep, kept)
-        np.add.at(counts, panes.numbers(ticks) - panes.number(extent[0]), kept)
-    else:
-        _count_in_panes(ticks, keep, measure, counts)
 
 
 @nb.njit(nogil=True, cache=True)

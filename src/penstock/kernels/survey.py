@@ -31,8 +31,9 @@ Word = Any
 
 LOWEST = int(np.iinfo(np.int64).min)
 HIGHEST = int(np.iinfo(np.int64).max)
-_STRETCH = 4096
-_PIECE = 64
+STRETCH = 4096
+"""So many tuples are looked at together."""
+_PIECE = 128
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,49 @@ def _reach(border: Word, slack: Word, ends: tuple[Word, Word, Word, Word]) -> Wo
 @nb.njit(nogil=True, cache=True)
 def extent_of(ticks: Array) -> tuple[Word, Word]:
     """The smallest and the largest of at least one tick."""
-    low, high = np.int64(ticks[0]), np.int64(ticks[0])
+    low, high = ticks[0], ticks[0]
     for i in range(ticks.shape[0]):
-        low = min(low, np.int64(ticks[i]))
-        high = max(high, np.int64(ticks[i]))
-    return low, high
+        low = min(low, ticks[i])
+        high = max(high, ticks[i])
+    return np.int64(low), np.int64(high)
+
+
+@nb.njit(nogil=True, cache=True)
+def _extents(ticks: Array, lows: Array, highs: Array) -> None:
+    for number in range(lows.shape[0]):
+        start = number * STRETCH
+        lows[number], highs[number] = extent_of(ticks[start : start + STRETCH])
+
+
+@dataclass(frozen=True)
+class Extents:
+    """The smallest and the largest tick of every stretch of tuples; the last may be shorter."""
+
+    lows: Array
+    highs: Array
+
+    @classmethod
+    def of(cls, length: int) -> Extents:
+        """Of so many tuples; what they are has yet to be noted."""
+        low, high = (np.empty(-(-length // STRETCH), np.int64) for _ in range(2))
+        return cls(low, high)
+
+    def note(self, ticks: Array) -> None:
+        """Be those of these ticks."""
+        _extents(alias(as_ticks(ticks)), self.lows, self.highs)
+
+    def part(self, start: int, stop: int) -> Extents:
+        """Those of the tuples from one to before another, of which the first begins a stretch."""
+        chosen = slice(start // STRETCH, -(-stop // STRETCH))
+        return Extents(self.lows[chosen], self.highs[chosen])
+
+    @property
+    def low(self) -> int:
+        return int(self.lows.min())
+
+    @property
+    def high(self) -> int:
+        return int(self.highs.max())
 
 
 @nb.njit(nogil=True, cache=True)
@@ -162,24 +201,29 @@ def _survey(
     border: Word,
     slack: Word,
     ends: tuple[Word, Word, Word, Word],
+    extents: tuple[Array, Array],
     out: tuple[Array, Array, Array, Array],
 ) -> tuple[Word, Word, Word, Word, Word, Word]:
     """``slack`` is -1 if tuples close nothing. Counts of what was found, extent and border."""
     closings, borders, late, cuts = out
+    lows, highs = extents
     closed, missed, cut = 0, 0, 0
     low, high = HIGHEST, LOWEST
     reach = _reach(border, slack, ends)
     before = border  # what was closed where the present piece began
     start, length = 0, ticks.shape[0]
-    size = _STRETCH
+    size = STRETCH
     while start < length:
         stop = min(start + size, length)
-        smallest, largest = extent_of(ticks[start:stop])
+        if size == STRETCH:
+            smallest, largest = lows[start // STRETCH], highs[start // STRETCH]
+        else:
+            smallest, largest = extent_of(ticks[start:stop])
         if smallest >= border and largest < reach:
             low, high = min(low, smallest), max(high, largest)
-            start, size = stop, _STRETCH if stop % _STRETCH == 0 else size
+            start, size = stop, STRETCH if stop % STRETCH == 0 else size
             continue
-        if size == _STRETCH:
+        if size == STRETCH:
             size = _PIECE  # something happens in this stretch: find out where
             continue
         low, high = min(low, smallest), max(high, largest)
@@ -200,16 +244,23 @@ def _survey(
                     closings[closed], borders[closed] = i, now
                     closed += 1
                     reach = _reach(border, slack, ends)
-        start, size = stop, _STRETCH if stop % _STRETCH == 0 else size
+        start, size = stop, STRETCH if stop % STRETCH == 0 else size
     return closed, missed, cut, low, high, border
 
 
-def survey(ticks: Array, seen: int, border: int, slack: int | None, ends: Ends) -> Survey:
+def survey(
+    ticks: Array,
+    seen: int,
+    border: int,
+    slack: int | None,
+    ends: Ends,
+    extents: Extents | None = None,
+) -> Survey:
     """What a batch of at least one tuple closes and misses.
 
     ``seen`` is the largest tick before it and ``border`` the end of the last window that is closed
     (``LOWEST`` if there is none), by ``seen`` and ``slack`` or by the source. Without a slack,
-    tuples close nothing.
+    tuples close nothing. ``extents`` are those of the ticks, if they are known.
 
     >>> window = Sliding(size=20, slide=10, slack=5)
     >>> found = survey(np.array([3, 12, 36, 9, 11]), LOWEST, LOWEST, 5, Ends.of(window))
@@ -221,7 +272,12 @@ def survey(ticks: Array, seen: int, border: int, slack: int | None, ends: Ends) 
     behind = -1 if slack is None else min(slack, HIGHEST)
     where = ends.residue, ends.slide, min(ends.size, HIGHEST), ends.first
     out = closings, borders, late, cuts
-    closed, missed, cut, low, high, after = map(int, _survey(ticks, border, behind, where, out))
+    if extents is None:
+        extents = Extents.of(len(ticks))
+        extents.note(ticks)
+    known = extents.lows, extents.highs
+    found = _survey(ticks, border, behind, where, known, out)
+    closed, missed, cut, low, high, after = map(int, found)
     return Survey(
         low=low,
         high=high,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.errors import PenstockError
-from penstock.sql.plan import Aggregate, Join, Plan
+from penstock.oracle.held import Held
+from penstock.sql.plan import Aggregate, Join, Plan, Union
 from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute
 
 
@@ -17,6 +18,24 @@ def check_change(name: str, old: Plan, new: Plan) -> None:
         )
     for before, after in zip(_aggregates(old), _aggregates(new), strict=True):
         _check_aggregate(name, before, after)
+    if Held.is_for(old) and old.limit is not None:
+        _check_limit(name, old, new, old.limit)
+    if Held.is_for(old) and isinstance(old.body, Union) and old.schema != new.schema:
+        raise PenstockError(
+            f"query {name!r} holds the rows of its UNION ALL for its end; a change cannot give it "
+            "other columns",
+            "Install it as a new query and drop this one.",
+        )
+
+
+def _check_limit(name: str, old: Plan, new: Plan, limit: int) -> None:
+    """A query with a LIMIT need not hold rows that others come before: they may be gone."""
+    if old.sort != new.sort or new.limit is None or new.limit > limit:
+        raise PenstockError(
+            f"query {name!r} holds no more rows for its end than its LIMIT asks for; a change "
+            "cannot give it another ORDER BY or a larger LIMIT",
+            "Install it as a new query and drop this one.",
+        )
 
 
 def _shape(plan: Plan) -> list[object]:

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from penstock.oracle.aggregate import Grouping, Record, gathered
+from penstock.oracle.aggregate import Grouping, Record, Stopped, gathered
 from penstock.oracle.arithmetic import EXACT
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import Side, later
@@ -24,7 +24,13 @@ from penstock.oracle.values import Row, Type, Value
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Aggregate, Output, Scan, Select
 from penstock.streams.literals import format_value
+from penstock.streams.schema import type_name
 from penstock.streams.windows import Range, Sliding
+
+FIRST_DAY, END_OF_DAYS = -719_162, 2_932_897
+"""0001-01-01 and 10000-01-01, in days from 1970-01-01."""
+MOST_EMPTY = 10_000_000
+"""One event brings out no more windows than this where empty ones have rows."""
 
 Letter = Callable[[int, str, Row, str], None]
 
@@ -145,6 +151,11 @@ class SlidingRun:
             self.dead(position, self.side.scan.stream.name, row, reason)
             return []
         windows = self.windows_at(tick)
+        unfit = self._unfit(windows)
+        if unfit is not None:
+            reason = f"{self._time_is(tick)} is in a window {unfit}"
+            self.dead(position, self.side.scan.stream.name, row, reason)
+            return []
         missed = [k for k in windows if self.promise is not None and self.end(k) <= self.promise]
         if missed:
             reason = f"{self._time_is(tick)} is before {self._missed(missed)}"
@@ -160,6 +171,24 @@ class SlidingRun:
         self.side.latest = later(self.side.latest, tick)
         self.side.punctuate()
         return self._close()
+
+    def _unfit(self, windows: range) -> str | None:
+        """What is wrong with borders beyond the years 1 to 9999, or the digits of a decimal."""
+        kind: Type = self.grouping.aggregate.schema.types[-1]
+        if windows and pa.types.is_decimal(kind):
+            end = 10**kind.precision
+            if self.end(windows[-1]) >= end:
+                return f"whose end does not fit {type_name(kind)}"
+            begins = self.start(windows[0])
+            return f"whose start does not fit {type_name(kind)}" if begins <= -end else None
+        if not windows or not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return None
+        units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+        per_day = 1 if pa.types.is_date(kind) else 86_400 * units[kind.unit]
+        first, end = (days * per_day for days in (FIRST_DAY, END_OF_DAYS))
+        if self.end(windows[-1]) >= end:
+            return "that ends after the year 9999"
+        return "that begins before the year 1" if self.start(windows[0]) < first else None
 
     def _close(self) -> list[Row]:
         """Close what the promises allow, and give the rows of all that is closed, oldest first."""
@@ -183,9 +212,20 @@ class SlidingRun:
             return []
         if self.grouping.aggregate.emit_empty:
             begin = self.first if self.due is None else max(self.first, self.due)
-            return list(range(begin, min(self.closed, self.last) + 1))
+            return self._not_too_many(range(begin, min(self.closed, self.last) + 1))
         met = {k for record, _ in self.records for k in self.windows_at(record.time)}
         return sorted(k for k in met if k <= self.closed and (self.due is None or k >= self.due))
+
+    def _not_too_many(self, windows: range) -> list[int]:
+        if len(windows) <= MOST_EMPTY:
+            return list(windows)
+        first, last = self._window_shown(windows[0]), self._window_shown(windows[-1])
+        raise Stopped(
+            f"EMIT EMPTY would bring out {len(windows)} windows at once, {first} to {last}; no "
+            f"more than {MOST_EMPTY} are",
+            "Leave EMIT EMPTY out, write a longer SLIDE, or keep tuples that are far ahead of the "
+            "others out of the stream: derive one with a WHERE.",
+        )
 
     def _rows(self, window: int) -> list[Row]:
         inside = [

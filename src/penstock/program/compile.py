@@ -79,8 +79,13 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
             )
     if any(_is_cut_otherwise(before, after, old) for before, after in pairs):
         return (
-            f"query {name!r} holds the rows that may come first at its end; a change cannot "
-            "alter its ORDER BY or LIMIT"
+            f"query {name!r} holds no more rows for its end than its LIMIT asks for; a change "
+            "cannot give it another ORDER BY or a larger LIMIT"
+        )
+    if _holds_union(old) and old.schema != new.schema:
+        return (
+            f"query {name!r} holds the rows of its UNION ALL for its end; a change cannot give it "
+            "other columns"
         )
     changed = [
         (before, after)
@@ -103,10 +108,17 @@ def _is_cut_otherwise(before: BlockInstruction, after: BlockInstruction, old: Pr
     """Whether an order has let rows go that another one would want."""
     if not isinstance(before, OrderRows) or not isinstance(after, OrderRows):
         return False
-    # An aggregate makes its rows when they are wanted, of windows or of the whole at the end.
-    if before.limit is None or old.aggregates:
+    # An aggregate makes its rows when they are wanted, of windows or of the whole at the end; but
+    # those of a union have to wait for the others.
+    if before.limit is None or (old.aggregates and not _holds_union(old)):
         return False
     return before.sort != after.sort or after.limit is None or after.limit > before.limit
+
+
+def _holds_union(program: Program) -> bool:
+    """Whether rows of a union wait for the end: they have been through their select lists."""
+    kinds = {type(instruction) for instruction in program.instructions}
+    return kinds >= {UnionRows, OrderRows}
 
 
 def _same_but_for_size(before: SetWindow, after: SetWindow) -> bool:

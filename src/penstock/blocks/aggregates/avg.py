@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Part
-from penstock.blocks.aggregates.count import count_part
 from penstock.blocks.aggregates.exact import scale_of
-from penstock.blocks.aggregates.sum import sum_part, whole_numbers
+from penstock.blocks.aggregates.sum import summed, whole_numbers
 from penstock.sql.plan import Call
 
 
@@ -23,7 +22,7 @@ class Avg:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return sum_part(self.call), count_part(self.call)
+        return summed(self.call)
 
     def lower(self, parts: tuple[Any, ...]) -> Any:
         """The quotients."""

@@ -22,6 +22,11 @@ def sum_part(call: Call) -> Part:
     return Part("sum", call, lambda count: Sums(count, kind))
 
 
+def summed(call: Call) -> tuple[Part, ...]:
+    """The exact sum, and how many were added: of none, nothing is known."""
+    return sum_part(call), count_part(call)
+
+
 @dataclass(frozen=True)
 class Sum:
     """SUM, NULL if there was nothing to add."""
@@ -30,7 +35,7 @@ class Sum:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return sum_part(self.call), count_part(self.call)
+        return summed(self.call)
 
     def lower(self, parts: tuple[Any, ...]) -> Any:
         """The sums, rounded once if they are floats."""
