@@ -159,8 +159,8 @@ def _processed(
     if job.bounded:
         run = Process(job, options, core_of)
         return packed.repartition(cores, "core").mapInArrow(run, MADE)
-    # The time that the trigger has in Spark's own log: a replay sees the same. Where nobody asks for
-    # it there is none, since Spark compiles a plan with another time in it anew.
+    # The time that the trigger has in Spark's own log, so that a replay sees the same. Where nobody
+    # asks for it there is none: Spark compiles a plan with another time in it anew.
     at = F.lit(0).cast("long") if job.idle is None else F.unix_millis(F.current_timestamp())
     timed = packed.withColumn("at", at)
     core = JobCore(job, options, core_of, direct)
