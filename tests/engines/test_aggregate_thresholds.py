@@ -9,7 +9,7 @@ from tests.random_scripts import Step
 from tests.test_random_aggregates import SCRIPTS, SIZES, compare
 
 import penstock as ps
-from penstock.blocks import aggregate, numbered_rows, running
+from penstock.blocks import aggregate, aggregate_input, numbered_rows, running
 from penstock.blocks.aggregates import count_distinct
 
 
@@ -29,7 +29,7 @@ def test_aggregates_are_the_oracles_however_little_memory_they_take(
         patch.setattr(numbered_rows, "_PACKED", 1)
         patch.setattr(running, "MOST_STACKED", 0)
         patch.setattr(running, "MOST_GATHERED", 0)
-        patch.setattr(aggregate, "MOST_FOLDED", 2)
+        patch.setattr(aggregate_input, "MOST_FOLDED", 2)
         patch.setattr(aggregate, "MOST_CELLS", 2)
         patch.setattr(aggregate, "FEWEST_GROUPS", 1)
         patch.setattr(count_distinct, "_FEWEST", 1)
@@ -38,7 +38,7 @@ def test_aggregates_are_the_oracles_however_little_memory_they_take(
 
 def test_a_run_over_many_panes_is_folded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand groups in as many panes, of which each tuple has one, and two are open."""
-    monkeypatch.setattr(aggregate, "MOST_FOLDED", 1 << 14)
+    monkeypatch.setattr(aggregate_input, "MOST_FOLDED", 1 << 14)
     grown: list[int] = []
     make_room = numbered_rows.NumberedRows._take_free
 

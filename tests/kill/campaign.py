@@ -36,8 +36,11 @@ QUERIES = (
     "FROM R [RANGE 60 SLIDE 20 WATTR ts SLACK 10] GROUP BY x HAVING COUNT(*) > 1;"
     "SELECT a.ts AS r, a.n, a.total, s.id AS s FROM sums [RANGE 90 WATTR ts] AS a "
     "FULL JOIN S [RANGE 100 WATTR ts SLACK 10] AS s ON a.x = s.x",
+    "SELECT x % 10 AS k, COUNT(*) AS n, SUM(id) AS total, window_end "
+    "FROM R [RANGE 600 SLIDE 200 WATTR ts SLACK 10] GROUP BY x % 10",
 )
-AGGREGATES = QUERIES[-1]
+GROUPS = QUERIES[-1]
+"""Its tuples are folded where the log is read, and the cores share its groups."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Campaign:
 
     def _command(self, *options: str) -> list[str]:
         command = [sys.executable, "-m", "penstock", "run", str(self.folder / "q.sql")]
-        for name in ("R", "S"):
+        for name in ("R", "S") if "S [" in self.query else "R":
             command += ["--stream", f"{name}={self.folder / name}.parquet"]
         return [*command, "--order-by", "at", *options]
 

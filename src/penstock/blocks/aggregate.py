@@ -20,16 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.aggregate_clock import Closings, Judged
-from penstock.blocks.aggregate_input import arriving, passed_rows, turns
+from penstock.blocks.aggregate_input import arriving, parts_of, passed_rows, turns
 from penstock.blocks.aggregate_kinds import clock_of, windows_of
 from penstock.blocks.aggregate_output import WindowOutput
-from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.aggregates.cells import Indices, rows_of
 from penstock.blocks.counting_ahead import CountingAhead
 from penstock.blocks.crew import Crew
 from penstock.blocks.emission import Emissions, Span
+from penstock.blocks.group_owners import owners
 from penstock.blocks.partial_batch import Changes, PartialBatch
 from penstock.blocks.partials import Arrivals, Layout
-from penstock.blocks.run import Control, Ended, Run
+from penstock.blocks.run import Control, Ended, Run, Share
 from penstock.blocks.state import BlockState
 from penstock.blocks.time_clock import TimeClock
 from penstock.blocks.wid import WindowModules, modules_of
@@ -44,8 +45,6 @@ from penstock.streams.windows import Sliding
 
 MOST_CELLS = 1 << 18
 """Windows are closed in parts of about so many cells."""
-MOST_FOLDED = 1 << 22
-"""So many cells of panes may be new before windows are closed."""
 MOST_EMPTY = 10_000_000
 """So many windows one event may bring out where empty ones have rows."""
 FEWEST_GROUPS = 1024
@@ -70,8 +69,9 @@ class AggregateBlock:
         self._crew = crew
         self.promises = True
         """Whether anybody wants to know what is promised of its rows."""
-        self._programs = 0
-        self._numbers = 0
+        self.share: Share | None = None
+        """The part of the groups that are this block's, where several share them."""
+        self.programs = self._numbers = 0
         self._closings = 0
         self._numbering = 0
         self._due = LOWEST
@@ -91,8 +91,8 @@ class AggregateBlock:
 
     def program(self, instruction: AggregateRows) -> None:
         """Take other calls, another condition, size or slack; panes and groups are kept."""
-        self._programs += 1
-        self._layout = self._layout.changed(instruction.calls, instruction.counted, self._programs)
+        self.programs += 1
+        self._layout = self._layout.changed(instruction.calls, instruction.counted, self.programs)
         self.clock.program(instruction)
         self.windows.program(self._layout, self.clock.grid)
         if isinstance(self.windows, WindowModules) and isinstance(instruction.window, Sliding):
@@ -161,17 +161,18 @@ class AggregateBlock:
         if self._counts_alone(judged):
             yield from self._closed(events, 0, len(events))
             return
-        passed = passed_rows(self._instruction, judged, self.clock.grid, self.failures)
+        grid = self.clock.grid
+        passed = passed_rows(self._instruction, judged, grid, self.failures)
         done = 0
-        if passed is None or len(passed):
-            arrivals, groups = self._arrivals(judged, passed)
+        arrivals, groups, passed = self._arrivals(judged, passed)
+        if arrivals.length:
             ticks = judged.ticks if passed is None else judged.ticks[passed]
-            parts = self._parts(ticks)
+            parts = parts_of(ticks, grid, self.windows.width)
             if not len(judged.behind) and parts == 1:
                 self.windows.lift(ticks, groups, arrivals)
             else:
                 rows = np.arange(len(judged.run)) if passed is None else passed
-                for stop, late, those in turns(judged, events, rows, ticks, self.clock.grid, parts):
+                for stop, late, those in turns(judged, events, rows, ticks, grid, parts):
                     yield from self._closed(events, done, stop)
                     done = stop
                     mine = None if groups is None else groups[those]
@@ -181,22 +182,10 @@ class AggregateBlock:
                     lift(ticks[those], mine, some)
         yield from self._closed(events, done, len(events))
 
-    def _parts(self, ticks: Indices) -> int:
-        """In how many parts tuples are folded, so that panes are not all there at once.
-
-        A run may reach over many more panes than windows that are open at a time.
-        """
-        if self.windows.width == 1:
-            return 1
-        panes = self.clock.grid.panes_of_ticks
-        span = panes.number(int(ticks.max())) - panes.number(int(ticks.min())) + 1
-        return min(len(ticks), min(span, len(ticks)) * self.windows.width // MOST_FOLDED + 1)
-
     def _counts_alone(self, judged: Judged) -> bool:
         """Count the tuples, if nothing else is asked and none is late; False if not."""
-        where, found = self._instruction.where, None
-        if self._may_count_alone and len(judged.run):
-            found = self._ahead.found(where, self.panes, judged)
+        may = self._may_count_alone and len(judged.run)
+        found = self._ahead.found(self._instruction.where, self.panes, judged) if may else None
         if found is None:
             return False
         self.panes.add(found.counted)
@@ -214,15 +203,25 @@ class AggregateBlock:
         where = self._instruction.where
         return self._ahead.glance(where, self.panes, run, ticks) if self._may_count_alone else None
 
-    def _arrivals(self, judged: Judged, passed: Indices | None) -> tuple[Arrivals, Indices | None]:
-        """What the calls want to know of the tuples that passed, and the group of each."""
-        arrivals, keys = arriving(self._instruction, judged, passed, self._numbers, self.failures)
+    def _arrivals(
+        self, judged: Judged, passed: Indices | None
+    ) -> tuple[Arrivals, Indices | None, Indices | None]:
+        """What the calls want to know of the tuples that passed, the group of each, and which
+        they are: where blocks share the groups, those of this block.
+        """
+        start = self._numbers
+        arrivals, keys = arriving(self._instruction, judged, passed, start, self.failures)
         self._numbers += arrivals.length
-        if not keys:
-            return arrivals, None
+        if not keys or not arrivals.length:
+            return arrivals, None, passed
+        if self.share is not None:
+            owned = owners([key.to_arrow() for key in keys], self.share.cores) == self.share.core
+            mine = np.flatnonzero(owned)
+            arrivals, keys = arrivals.only(mine, start), [rows_of(key, mine) for key in keys]
+            passed = mine if passed is None else passed[mine]
         groups = self._groups.numbers(keys, arrivals.length)
         self._make_room()
-        return arrivals, groups
+        return arrivals, groups, passed
 
     def _make_room(self) -> None:
         """Let every group have a cell; groups that are gone are forgotten when room is short."""
@@ -245,6 +244,7 @@ class AggregateBlock:
                     partials,
                     self.windows.width,
                     self._groups,
+                    self.share is not None,
                 )
                 self._closings += len(windows)
             self._due = max(self._due, int(events.stops[end - 1]))
@@ -293,7 +293,7 @@ class AggregateBlock:
         state = BlockState(
             {
                 "failures": self.failures.count,
-                "programs": self._programs,
+                "programs": self.programs,
                 "numbers": self._numbers,
                 "since": list(self._layout.since),
                 "span": [self._span.first, self._span.last],
@@ -314,7 +314,7 @@ class AggregateBlock:
         """Go on from a saved state, under the program that the block has."""
         values = state.values
         self.failures.count = values["failures"]
-        self._programs, self._numbers = values["programs"], values["numbers"]
+        self.programs, self._numbers = values["programs"], values["numbers"]
         self._numbering = values["numbering"]
         self._span.first, self._span.last = values["span"]
         self._due = values["due"]
@@ -335,7 +335,7 @@ class AggregateBlock:
 
     @property
     def panes(self) -> PaneWindows:
-        """The windows, which must be of panes: cells of others are not to be had apart."""
+        """The windows, which must be of panes."""
         assert isinstance(self.windows, PaneWindows)
         return self.windows
 
@@ -344,8 +344,8 @@ class AggregateBlock:
         run, ticks = self.clock.placed(run)
         judged = Judged(run, ticks, None, LOWEST)
         passed = passed_rows(self._instruction, judged, self.clock.grid, self.failures)
-        if passed is None or len(passed):
-            arrivals, groups = self._arrivals(judged, passed)
+        arrivals, groups, passed = self._arrivals(judged, passed)
+        if arrivals.length:
             self.windows.lift(ticks if passed is None else ticks[passed], groups, arrivals)
         return ticks
 
@@ -372,9 +372,16 @@ class AggregateBlock:
         if part.keys is None or not part.keys.num_rows:
             return part.groups
         columns = [vector_of(column) for column in part.keys.columns]
-        numbers = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
-        groups: Indices = numbers[part.groups]
-        return groups
+        numbers: Indices = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
+        return numbers[part.groups]
+
+    def follow(self, part: PartialBatch, closings: Closings) -> Iterator[Run]:
+        """As :meth:`process` of tuples that :func:`penstock.blocks.folded_run.takes` lets in."""
+        self._compact()
+        self.merge(part)
+        if isinstance(self.clock, TimeClock) and part.highest is not None:
+            events = Emissions.of(self.clock.follow(closings, part.highest))
+            yield from self._closed(events, 0, len(events))
 
     def updated(self, parts: Sequence[PartialBatch], position: int) -> Iterator[Run]:
         """The rows, as they stand, that parts which were merged have changed in open windows."""

@@ -19,6 +19,9 @@ from penstock.kernels.vector import Failures, Mask, Vector, valid_of
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import TRUE, Column, Expression
 
+MOST_FOLDED = 1 << 22
+"""So many cells of panes may be new before windows are closed."""
+
 
 def passed_rows(
     instruction: AggregateRows, judged: Judged, grid: WindowGrid, failures: Failures
@@ -69,6 +72,19 @@ def _key(expression: Expression, inputs: Sequence[pa.RecordBatch], failures: Fai
         if pa.types.is_dictionary(column.type):
             return Vector(column, valid_of(column), expression.type)
     return evaluate(expression, inputs, failures)
+
+
+def parts_of(ticks: Indices, grid: WindowGrid, width: int) -> int:
+    """In how many parts tuples are folded, so that panes are not all there at once.
+
+    A run may reach over many more panes than windows that are open at a time; each has ``width``
+    cells.
+    """
+    if width == 1:
+        return 1
+    panes = grid.panes_of_ticks
+    span = panes.number(int(ticks.max())) - panes.number(int(ticks.min())) + 1
+    return min(len(ticks), min(span, len(ticks)) * width // MOST_FOLDED + 1)
 
 
 def turns(

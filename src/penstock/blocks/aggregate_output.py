@@ -12,6 +12,7 @@ from penstock.blocks.aggregate_clock import WindowClock
 from penstock.blocks.aggregates.cells import Indices
 from penstock.blocks.attribute import BorderDoesNotFit
 from penstock.blocks.emission import Emissions
+from penstock.blocks.group_owners import Codes, row_codes
 from penstock.blocks.partials import CallDoesNotFit, Partials
 from penstock.blocks.run import Promise, Run
 from penstock.blocks.time_clock import TimeClock
@@ -37,10 +38,12 @@ class WindowOutput:
         partials: Partials,
         width: int,
         groups: Groups,
+        coded: bool = False,
     ) -> Iterator[Run]:
         """The rows of windows, each a row of ``width`` cells: a run, then an error if one fails.
 
         A group has a row in the windows in which it has a tuple; without GROUP BY every window has.
+        ``coded``: rows tell their order among those of other blocks that share the groups.
         """
         if self._instruction.keys:
             order = groups.in_order()
@@ -61,14 +64,18 @@ class WindowOutput:
                 # The rows of the windows before it are right, and nobody has seen them yet.
                 fine = partials.of(partials.all.take(np.arange(ready)))
                 columns = [*(key.slice(0, ready) for key in keys), *fine.results()]
-                yield self._run(columns, windows[which[:ready]], positions[which[:ready]])
+                ties = row_codes(windows[which[:ready]], columns[: len(keys)]) if coded else None
+                yield self._run(columns, windows[which[:ready]], positions[which[:ready]], ties)
             raise self._failure(error, int(windows[failing])) from error
-        yield self._run([*keys, *results], windows[which], positions[which])
+        ties = row_codes(windows[which], keys) if coded else None
+        yield self._run([*keys, *results], windows[which], positions[which], ties)
 
-    def _run(self, columns: list[Any], windows: Indices, positions: Indices) -> Run:
+    def _run(
+        self, columns: list[Any], windows: Indices, positions: Indices, ties: Codes | None
+    ) -> Run:
         columns = [*columns, *self._borders(windows)]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._instruction.schema)
-        return Run((batch,), positions)
+        return Run((batch,), positions, ties=ties)
 
     def _borders(self, windows: Indices) -> list[Any]:
         """Where windows begin and end, in the type of the window attribute."""

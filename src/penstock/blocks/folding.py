@@ -10,18 +10,15 @@ import pyarrow as pa
 
 from penstock.blocks.aggregate import AggregateBlock
 from penstock.blocks.aggregates.cells import Indices
+from penstock.blocks.group_owners import owners
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.partials import Bundle
 from penstock.blocks.run import Run
 from penstock.blocks.screen import screen
-from penstock.kernels.spread import cores_of
-from penstock.kernels.vector import vector_of
 from penstock.program.blocks import AggregateRows
 
 MOST_CELLS = 1 << 21
 """A folding that has more cells is handed on, and the next tuples begin with none."""
-
-_HASHES = 1 << 24
 
 
 class Folding:
@@ -63,6 +60,11 @@ class Folding:
             self._seen[pane] = self._seen.get(pane, 0) + count
 
     @property
+    def failures(self) -> int:
+        """How many expressions have failed for the tuples so far, and are NULL."""
+        return self._block.failures.count
+
+    @property
     def is_full(self) -> bool:
         """Whether there are so many cells that they had better be handed on."""
         return self._block.panes.cell_count > MOST_CELLS
@@ -77,7 +79,7 @@ class Folding:
         keys = self._block.group_keys()
         owner = np.zeros(len(groups), np.int64)
         if keys is not None and cores > 1:
-            owner = owners(keys, cores)[groups]
+            owner = owners(keys.columns, cores)[groups]
         for core in range(cores):
             mine = np.flatnonzero(owner == core) if cores > 1 else np.arange(len(groups))
             made.append(self._part(panes[mine], groups[mine], cells.take(mine), keys))
@@ -98,12 +100,3 @@ class Folding:
         return PartialBatch(
             highest=self._highest, panes=panes, groups=groups, keys=keys, cells=columns
         )
-
-
-def owners(keys: pa.RecordBatch, cores: int) -> Indices:
-    """The core of each group; the same wherever and whenever it is asked."""
-    hashes = np.zeros(keys.num_rows, np.int64)
-    for column in keys.columns:
-        texts: Any = column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
-        hashes = (hashes * 31 + cores_of(vector_of(texts), _HASHES)) % _HASHES
-    return hashes % cores

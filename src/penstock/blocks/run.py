@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,14 +89,14 @@ class Run:
         Tuples that a block before this one could not take.
     ties
         Where several blocks share the work of one: what orders the rows of one position among all
-        of them. None where a block has its work for itself.
+        of them: numbers, or bytes. None where a block has its work for itself.
     """
 
     inputs: tuple[pa.RecordBatch, ...]
     at: Positions | range
     controls: tuple[Control, ...] = ()
     letters: tuple[Letters, ...] = field(default=())
-    ties: Positions | None = None
+    ties: npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.at)

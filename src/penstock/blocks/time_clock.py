@@ -100,6 +100,20 @@ class TimeClock:
         closings = events.closings()
         return Judged(run, ticks, ticks, opened, closings, rows, letters, ended, extent)
 
+    def follow(self, closings: Closings, highest: int) -> Closings:
+        """Take tuples, none of them late, that were judged where nothing had been promised.
+
+        ``closings`` is what they close there, ``highest`` their highest tick; returns what they
+        close here, which is what was open until then.
+        """
+        if self.punctuator.slack is None:
+            closings = Closings()  # the promise does not follow them
+        mine = np.flatnonzero(closings.windows > self.open)
+        if len(mine):
+            self.open = int(closings.windows[mine[-1]])
+        self.punctuator.pass_by(highest)
+        return Closings(closings.positions[mine], closings.windows[mine], closings.arrived[mine])
+
     def _take(
         self, ticks: Indices, run: Run, start: int, events: _Events, extents: Extents | None
     ) -> tuple[Indices, Indices]:

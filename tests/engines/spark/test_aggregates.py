@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,9 @@ from tests.engines.spark.batched import feed_all, lines_of, recorded
 from tests.engines.spark.in_process import Cluster, connected, finish
 from tests.random_aggregates import TIMES, aggregate_scripts
 from tests.random_scripts import Step
-from tests.test_random_aggregates import check, on_oracle, run_on
+from tests.test_random_aggregates import check, of_one_size, on_oracle, run_on
 
-from penstock.engines.spark import column_chunks, state
+from penstock.engines.spark import column_chunks, folding, state
 from penstock.engines.spark.engine import Engine
 
 FOLDER = Path(__file__).parents[2] / "conformance"
@@ -27,6 +28,8 @@ def test_every_script_meets_its_expectations(
 ) -> None:
     monkeypatch.setattr(state, "FULL", most)
     monkeypatch.setattr(column_chunks, "MOST_CHUNKS", most)
+    monkeypatch.setattr(folding, "FEWEST", 1)
+    monkeypatch.setattr(folding, "_is_smaller", lambda *_: True)
     expected = {path.stem: recorded(path.read_text(encoding="utf-8")) for path in SCRIPTS}
     for seed, (name, (events, lines)) in enumerate(expected.items()):
         cluster = Cluster(random.Random(seed), eager=True)
@@ -36,13 +39,15 @@ def test_every_script_meets_its_expectations(
             assert lines_of(fed) == lines, name
 
 
-def test_explain_says_that_an_aggregate_is_on_one_core() -> None:
+def test_explain_says_that_groups_are_shared_and_an_aggregate_without_is_not() -> None:
     with connected(Cluster(), cores=3) as engine:
         engine.sql("CREATE STREAM r (t int64, x int64)")
         counted = engine.explain("SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t]")
         assert counted.endswith(
             "distribution: one core (an aggregate sees every tuple in its order)"
         )
+        grouped = engine.explain("SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t] GROUP BY x, t")
+        assert grouped.endswith("distribution: groups divided among 3 cores by x, t")
 
 
 def test_metrics_tell_what_an_aggregate_holds() -> None:
@@ -64,6 +69,7 @@ def test_metrics_tell_what_an_aggregate_holds() -> None:
     st.booleans(),
     st.integers(0, 1 << 30),
     st.integers(1, 3),
+    st.sampled_from((1, 3, 1024)),
 )
 def test_rows_are_the_oracles_whatever_fails(
     steps: list[Step],
@@ -73,12 +79,18 @@ def test_rows_are_the_oracles_whatever_fails(
     encoded: bool,
     seed: int,
     cores: int,
+    fewest: int,
 ) -> None:
     def settled(engine: Engine) -> Engine:
         finish(engine)
         return engine
 
+    steps = of_one_size(steps) if kernel == "wid" else steps
     options = {"cores": cores, "batch_rows": 5, "compile_predicates": False}
-    with connected(Cluster(random.Random(seed)), **options) as engine:
+    with (
+        patch.object(folding, "FEWEST", fewest),
+        patch.object(folding, "_is_smaller", lambda *_: True),
+        connected(Cluster(random.Random(seed)), **options) as engine,
+    ):
         found = run_on(engine, steps, sizes, TIMES[times], settled, kernel, encoded)
     check(steps, on_oracle(steps, TIMES[times]), found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from penstock.engines.spark import column_chunks
 from penstock.engines.spark.column_chunks import MOST_CHUNKS, Column, ColumnChunks
 
 
@@ -45,7 +46,8 @@ def test_what_is_saved_is_loaded_from_a_few_chunks(count: int) -> None:
     assert store.chunks == {}
 
 
-def test_chunks_of_panes_that_changed_are_written() -> None:
+def test_chunks_of_panes_that_changed_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_chunks, "FEWEST_BYTES", 1)
     store, chunks = Store(), ColumnChunks("0/0")
     versions = dict.fromkeys(range(20), 1)
     chunks.save(panes(versions), store)
@@ -57,7 +59,16 @@ def test_chunks_of_panes_that_changed_are_written() -> None:
     assert "0/0/columns/rows/1/0" not in store.chunks
 
 
-def test_panes_far_apart_take_no_more_chunks() -> None:
+def test_small_panes_are_in_one_chunk_or_two() -> None:
+    store, chunks = Store(), ColumnChunks("0/0")
+    for first in range(0, 200, 7):
+        chunks.save(panes(dict.fromkeys(range(first, first + 25), first)), store)
+        assert len(store.chunks) <= 2
+    assert len(store.puts) < 60
+
+
+def test_panes_far_apart_take_no_more_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_chunks, "FEWEST_BYTES", 1)
     store, chunks = Store(), ColumnChunks("0/0")
     versions = {number * 10**12: 1 for number in range(-50, 50)}
     summary = chunks.save(panes(versions), store)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.blocks.aggregate import AggregateBlock
+from penstock.blocks.aggregate_clock import Closings
 from penstock.blocks.core_figures import core_figures
 from penstock.blocks.join import JoinBlock
 from penstock.blocks.latency import latencies
@@ -43,8 +44,9 @@ class Pipeline:
     """Blocks by number. Configured by instructions alone, the first time and every later one.
 
     With a ``share`` it does its part of a query that :func:`can_share` lets be shared: the
-    pipelines of all cores together make every row once. A join stores its part of the tuples; where
-    nothing is stored, each pipeline takes its part of every run. With a ``flow`` its joins are
+    pipelines of all cores together make every row once. A join stores its part of the tuples, an
+    aggregate has its part of the groups; where nothing is stored, each pipeline takes its part of
+    every run. With a ``flow`` its joins are
     shared by the cores of that flow. ``promises`` False: nobody reads its rows as a stream, so that
     what aggregates promise of them need not be told.
     """
@@ -90,7 +92,7 @@ class Pipeline:
             source = self._layout[instruction.input]
             stream = source.stream.name if isinstance(source, ScanStream) else ""
             block = make_aggregate(instruction, stream, self.flow)
-            block.promises = self._promises
+            block.promises, block.share = self._promises, self._share
             return block
         if isinstance(instruction, OrderRows):
             return OrderBlock(instruction)
@@ -135,7 +137,7 @@ class Pipeline:
                 run = runs.get(name, None)
                 run = empty_run(scan.stream.schema) if run is None else run
                 run = run if self._takes_words(name) else run.plain
-                if self._share is not None and not self.program.joins:
+                if self._share is not None and not (self.program.joins or self.aggregates):
                     run = _part(run, self._share)
                 times, floating = self._times(name)
                 screened[name] = screen(run, scan.stream.name, times, floating)
@@ -251,6 +253,14 @@ class Pipeline:
             runs = chain(block.updated(parts, position), map(_without_rows, runs))
         return late, self._produce(max(self._layout), {}, {number: runs})
 
+    def follow(self, part: PartialBatch, closings: Closings) -> Iterator[Run]:
+        """As :meth:`process` of tuples in their order, folded elsewhere, that the one aggregate
+        takes: see :func:`penstock.blocks.folded_run.takes`.
+        """
+        [number] = (n for n, block in self.blocks.items() if isinstance(block, AggregateBlock))
+        runs = self.aggregates[0].follow(part, closings)
+        return self._produce(max(self._layout), {}, {number: runs})
+
     def measures(self) -> dict[str, Any]:
         """What the blocks have counted, and the state of their windows."""
         joins = self.joins
@@ -306,11 +316,15 @@ def can_share(program: Program) -> bool:
     """Whether pipelines on several cores can share the work of a program, each row made once.
 
     One inner join can be shared, and what has no join at all. Outer, semi and anti joins need to
-    know that no core has found a partner; a union of joins needs the order of its branches.
-    Aggregates and ORDER BY need to see every tuple.
+    know that no core has found a partner; a union of joins needs the order of its branches. The
+    groups of an aggregate can be shared; without GROUP BY, after a join, and for ORDER BY one core
+    has to see every tuple.
     """
-    if any(isinstance(i, AggregateRows | OrderRows) for i in program.instructions):
+    if any(isinstance(i, OrderRows) for i in program.instructions):
         return False
+    if program.aggregates:
+        alone = len(program.instructions) == len({type(i) for i in program.instructions})
+        return alone and not program.joins and all(a.keys for a in program.aggregates)
     if not program.joins:
         return True
     alone = not any(isinstance(i, UnionRows) for i in program.instructions)

@@ -2,7 +2,8 @@
 
 A pane (of the kernel ``wid``: a window) is a few small columns, ``row.<number>.<version>.<name>``,
 and one with the same number and version is the same. Neighbouring panes are in one chunk, so that
-there are a few chunks however many panes there are: each costs a round trip to Spark. A chunk is
+there are a few chunks however many panes there are, and none is tiny: each costs a round trip to
+Spark. A chunk is
 written if a pane of it is new, has another version or is gone. Columns of other names are in one
 more chunk.
 """
@@ -20,6 +21,8 @@ from penstock.engines.spark.chunk_store import ChunkStore
 
 Column = npt.NDArray[Any]
 MOST_CHUNKS = 32
+FEWEST_BYTES = 16_384
+"""Of a chunk, about, if there are several: to write so many takes no longer than to write none."""
 _REST = "rest"
 
 
@@ -34,7 +37,8 @@ class ColumnChunks:
     def save(self, columns: Mapping[str, Column], store: ChunkStore) -> dict[str, Any]:
         """Bring the store up to the columns; returns the summary to keep beside the chunks."""
         numbers = {int(key.split(".", 2)[1]) for key in columns if key.startswith("row.")}
-        self._fit(numbers)
+        size = sum(c.nbytes for key, c in columns.items() if key.startswith("row."))
+        self._fit(numbers, size)
         members: dict[str, dict[str, Column]] = {}
         for key, column in columns.items():
             members.setdefault(self._chunk_of(key), {})[key] = column
@@ -49,13 +53,14 @@ class ColumnChunks:
                 self._written[name] = mark
         return {"panes_per_chunk": self._panes_per_chunk, "chunks": sorted(members)}
 
-    def _fit(self, numbers: set[int]) -> None:
+    def _fit(self, numbers: set[int], nbytes: int) -> None:
         """Let chunks be so wide that there are neither too many of them nor too few."""
         span = max(numbers) - min(numbers) + 1 if numbers else 1
+        most = min(MOST_CHUNKS - 2, nbytes // FEWEST_BYTES)
         size = self._panes_per_chunk
-        while span // size > MOST_CHUNKS - 2:
+        while span // size > most and size <= span:
             size *= 2
-        while size > 1 and span // size < MOST_CHUNKS // 8:
+        while size > 1 and 8 * (span // size) < most:
             size //= 2
         self._panes_per_chunk = size
 

@@ -1,8 +1,9 @@
 """Which cores run a query, and what each of them does of it.
 
-A query that can be shared runs on all cores (*broadcast*: every core takes every tuple, SplitJoin).
-One that cannot runs on one core; different queries on different ones. Derived streams and whatever
-reads them run on the first core, where the rows of the stream are in one order.
+A query that can be shared runs on all cores (*broadcast*: every core takes every tuple, SplitJoin;
+of an aggregate every core has its groups). One that cannot runs on one core; different queries on
+different ones. Derived streams and whatever reads them run on the first core, where the rows of the
+stream are in one order.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def describe(program: Program, cores: int) -> str:
     if _reads_derived(program):
         return "distribution: one core (it reads a derived stream, whose rows are in one order)"
     aggregates = [i for i in program.instructions if isinstance(i, AggregateRows | OrderRows)]
+    if aggregates and can_share(program):
+        names = ", ".join(str(key.expression) for key in program.aggregates[0].keys)
+        return f"distribution: groups divided among {cores} cores by {names}"
     if aggregates:
         what = "an aggregate" if isinstance(aggregates[0], AggregateRows) else "ORDER BY"
         return f"distribution: one core ({what} sees every tuple in its order)"

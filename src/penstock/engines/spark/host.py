@@ -10,22 +10,25 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.blocks.folded_run import FoldedRun, foldable, takes
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.pieces import Event, pieces
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.processing import Processing
+from penstock.engines.shared.processing import Processing, failure_of
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
 from penstock.engines.spark.chunk_store import ChunkStore
 from penstock.engines.spark.distribution import Placement, placement
 from penstock.engines.spark.flow import decide_on_spark
+from penstock.engines.spark.folding import FOLDED, FoldedFrame
 from penstock.engines.spark.frames import Frame, ipc, unpack
 from penstock.engines.spark.state import BlockChunks
 from penstock.errors import PenstockError, StateError
@@ -119,7 +122,9 @@ class HostedQuery:
         if len(run) and not self.derived:
             ties = np.zeros(len(run), np.int64) if run.ties is None else run.ties
             batch = run.inputs[0].append_column(POSITION, pa.array(run.positions))
-            batch = batch.append_column(TIE, pa.array(ties))
+            codes = ties.dtype.kind == "S"  # Arrow would cut bytes at a zero
+            tied = pa.array(ties.tolist(), pa.binary()) if codes else pa.array(ties)
+            batch = batch.append_column(TIE, tied)
             position = int(run.positions[0])
             self.made.append(
                 Output("rows", self.number, position, len(run), schema_id(batch.schema), ipc(batch))
@@ -196,10 +201,22 @@ class Host:
 
     def take(self, frames: Iterable[Frame]) -> Iterator[Output]:
         """Process frames in order; yields what the queries make, as they make it."""
-        yield from self.process(self._events(frames))
+        for folded, some in groupby(self._checked(frames), lambda one: one.kind == FOLDED):
+            if not folded:
+                yield from self._run(map(unpack, some))
+                continue
+            for frame in some:
+                if not self._follow(FoldedFrame(frame), frame.count):
+                    yield from self._run(map(unpack, FoldedFrame(frame).frames()))
+                yield from self._made()
+        yield from self._said()
 
     def process(self, events: Iterable[Event | Instruction]) -> Iterator[Output]:
         """Process events from the next position on; yields what the queries make."""
+        yield from self._run(events)
+        yield from self._said()
+
+    def _run(self, events: Iterable[Event | Instruction]) -> Iterator[Output]:
         for piece in pieces(events, self._options.batch_rows):
             start = self.position
             try:
@@ -207,9 +224,39 @@ class Host:
                     pass  # a hosted query is never full
             except PenstockError as error:
                 self._fail(error, start)
-            for query in self._all.values():
-                made, query.made = query.made, []
-                yield from made
+            yield from self._made()
+
+    def _made(self) -> Iterator[Output]:
+        for query in self._all.values():
+            made, query.made = query.made, []
+            yield from made
+
+    def _follow(self, frame: FoldedFrame, count: int) -> bool:
+        """Merge tuples that were folded where the log is read; False if they must be looked at."""
+        runs: list[tuple[HostedQuery, FoldedRun]] = []
+        for query in self._registry.queries.values():
+            reads = {scan.stream.name.lower() for scan in query.program.scans}
+            if frame.stream.lower() not in reads or query.failure is not None or not query.here:
+                continue
+            aggregate = None if query.derived else foldable(query.program)
+            run = None if aggregate is None else frame.run(aggregate, self._options.core)
+            if run is None or not takes(query.pipeline.aggregates[0], run):
+                return False
+            runs.append((query, run))
+        position = self.position
+        self._processing.position += count
+        for query, run in runs:
+            query._saw(query.program.scans[0].stream.name, count)
+            try:
+                for made in query.pipeline.follow(run.part, run.closings):
+                    query._take_run(made)
+            except Exception as error:  # as Processing: the other queries must not miss the input
+                query.failure = failure_of(query, error)
+                self._fail(query.failure, position)
+        return True
+
+    def _said(self) -> Iterator[Output]:
+        """What is said after every trigger, and after all events."""
         for query in self._registry.queries.values():
             if not query.here:
                 continue
@@ -240,7 +287,7 @@ class Host:
         """How many rows, late tuples and dead letters a query has had."""
         return self._registry.queries[name].counts
 
-    def _events(self, frames: Iterable[Frame]) -> Iterator[Any]:
+    def _checked(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         expected = self.position
         for frame in frames:
             if frame.first != expected:
@@ -251,7 +298,7 @@ class Host:
                     "as it was left.",
                 )
             expected += frame.count
-            yield unpack(frame)
+            yield frame
 
     def _fail(self, error: PenstockError, position: int) -> None:
         """Note where the queries that have just failed stopped; an error of no query is raised."""

@@ -38,13 +38,15 @@ class Segment:
 
 def segments(folder: Path) -> list[Segment]:
     """The segments there are, oldest first."""
-    found = []
-    for name in os.listdir(folder):
-        stem, _, mark = name.rpartition(".")
-        if mark in ("kept", "data"):
-            first, after, tuples = map(int, stem.split("-"))
-            found.append(Segment(first, after, mark == "kept", tuples))
-    return sorted(found)
+    names = (name for name in os.listdir(folder) if name.rpartition(".")[2] in ("kept", "data"))
+    return sorted(map(segment_of, names))
+
+
+def segment_of(name: str) -> Segment:
+    """The segment of that name."""
+    stem, _, mark = name.rpartition(".")
+    first, after, tuples = map(int, stem.split("-"))
+    return Segment(first, after, mark == "kept", tuples)
 
 
 def append(folder: Path, frames: list[Frame]) -> Segment:

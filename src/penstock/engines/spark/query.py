@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.program.blocks import Program
@@ -16,6 +16,13 @@ def join_cores(by_core: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
         for core, measures in sorted(by_core.items())
         for figures in measures.get("cores", [])
     ]
+
+
+def _each(
+    total: Callable[[Sequence[int]], int], said: Sequence[Mapping[str, Any]], name: str
+) -> list[int]:
+    """A figure of each aggregate of a query, over what its cores say."""
+    return [total(figures) for figures in zip(*(one[name] for one in said), strict=True)]
 
 
 class Placed:
@@ -38,7 +45,9 @@ class Placed:
             return {"tuples_in": {}, "rows_out": 0}
         first = said[0]
         summed = ("expression_failures", "comparisons", "matches", "window_bytes")
-        aggregates = ("groups", "panes", "windows_open", "modules", "modules_added")
+        aggregates = [
+            one for one in ("panes", "windows_open", "modules", "modules_added") if one in first
+        ]
         return {
             "tuples_in": dict(first["tuples_in"]),
             "rows_out": sum(one["counts"]["rows_out"] for one in said),
@@ -47,7 +56,8 @@ class Placed:
             **{name: sum(one.get(name, 0) for one in said) for name in summed},
             "kernels": first.get("kernels", []),
             "window_tuples": first.get("window_tuples", []),
-            **{name: first[name] for name in aggregates if name in first},
+            **({"groups": _each(sum, said, "groups")} if "groups" in first else {}),
+            **{name: _each(max, said, name) for name in aggregates},
             "cores": join_cores(self._by_core),
         }
 

@@ -30,7 +30,7 @@ class MergedRows:
 
     batch: pa.RecordBatch
     positions: npt.NDArray[np.int64]
-    ties: npt.NDArray[np.int64]
+    ties: npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Delivery:
         """The rows, with their positions and what orders those of one position."""
         batch = one_batch(from_ipc(self.payload))
         last = batch.num_columns - 2
-        positions, ties = (np.asarray(batch.column(i), np.int64) for i in (last, last + 1))
+        positions, found = np.asarray(batch.column(last), np.int64), batch.column(last + 1)
+        codes = pa.types.is_binary(found.type)
+        ties = np.array(found.to_pylist(), "S") if codes else np.asarray(found, np.int64)
         return MergedRows(batch.select(list(range(last))), positions, ties)
 
     def letters(self) -> list[Letter]:

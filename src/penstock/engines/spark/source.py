@@ -14,9 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from penstock.engines.spark import log
+from penstock.engines.spark.folding import folded, folds_in
 from penstock.engines.spark.frames import SPARK_SCHEMA
 
 REGISTRY = "registry.json"
+FOLDS = "folds"
+"""Where it has the aggregates whose tuples may be folded."""
 _PATIENCE, _LOOK = 0.25, 0.005
 """How many seconds an idle source waits for a segment, and how often it looks meanwhile."""
 
@@ -99,11 +102,20 @@ class LogReader(DataSourceStreamReader):
         return [LogPartition(asked[begin:stop]) for begin, stop in pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The frames; tuples that aggregates alone read may be folded, see ``folding.py``."""
+        folds = folds_in(self._registry().get(FOLDS, {}))
+        if folds:
+            yield from folded(self._folder, partition.value, folds, self._partitions)
+            return
         for segment in partition.value:
             yield from log.read(self._folder, segment)
 
     def commit(self, end: dict[str, int]) -> None:
         """Spark will never ask for anything before ``end`` again."""
-        registry = self._folder / REGISTRY
-        known = json.loads(registry.read_text())["position"] if registry.exists() else 0
-        log.forget(self._folder, end["position"], known)
+        log.forget(self._folder, end["position"], self._registry().get("position", 0))
+
+    def _registry(self) -> dict[str, Any]:
+        """What the driver last said of streams and queries."""
+        path = self._folder / REGISTRY
+        saved: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return saved

@@ -68,7 +68,7 @@ def test_the_rows_in_the_sink_are_all_rows_and_each_once(tmp_path: Path) -> None
     for name, factor in (("r", 3), ("s", 5)):
         values = [i * factor % 7 for i in range(size)]
         table = pa.table({"ts": range(size), "x": values})
-        Folder(tmp_path / name).add(*(table.slice(i, 30) for i in range(0, size, 30)))
+        Folder(tmp_path / name).add(*(table.slice(i, 50) for i in range(0, size, 50)))
     for death in ("running:3:all", "heading:2:all"):
         mark = tmp_path / death.partition(":")[0]
         assert start(tmp_path, f"{death}:{mark}") == (-signal.SIGKILL, ""), death

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types
@@ -21,6 +22,7 @@ from tests.engines.spark.dataframes.in_process import (
 
 from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.sequencer import KeyOrder
+from penstock.errors import StateError
 from penstock.oracle.oracle import Oracle
 from penstock.streams.schema import Stream
 
@@ -236,3 +238,43 @@ def test_whole_numbers_and_floats_are_one_order() -> None:
     taken = KeyOrder(lanes).take([[batch] for batch in batches], 0, last=False)
     assert [event.which.tolist() for event in taken.events] == [[0, 1]]
     assert taken.held == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "wish", "cores", "message"),
+    [
+        (
+            COUNTED[1],
+            {},
+            2,
+            f"the checkpoint is of another query: {COUNTED[0]}\n"
+            "Give the query a checkpointLocation of its own, or run the one that it is of.",
+        ),
+        (
+            COUNTED[0],
+            {"idle": 60},
+            2,
+            "the checkpoint is of this query over other columns, or with another order_by, merge, "
+            "watermark, letters or idle_timeout\n"
+            "Give the query a checkpointLocation of its own, or run the one that it is of.",
+        ),
+        (
+            COUNTED[0],
+            {},
+            3,
+            "the checkpoint was written with cores=2, and its windows are divided among so many; "
+            "cores=3 cannot read them\nPass cores=2, or start with an empty checkpointLocation.",
+        ),
+    ],
+    ids=["query", "options", "cores"],
+)
+def test_a_state_of_another_query_is_refused(
+    sql: str, wish: dict[str, Any], cores: int, message: str
+) -> None:
+    one = Cluster(job_of(COUNTED[0], order_by="ts"), 2)
+    one.trigger([(0, [(1, 1, 1, "a")])])
+    other = Cluster(job_of(sql, order_by="ts", **wish), cores)
+    other.stores[:2] = one.stores
+    with pytest.raises(StateError) as error:
+        other.trigger([(0, [(2, 1, 1, "a")])])
+    assert str(error.value) == message

@@ -28,12 +28,20 @@ SETTINGS = {
 }
 
 
-class Copied:
-    """A copy of a session for so many cores: one of this process, or one of Spark Connect."""
+_NO_LIMIT = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
+"""With this very number Spark does not ask, after every row, how large the batch is by now; that
+takes it as long as to write the row."""
 
-    def __init__(self, spark: SparkSession, cores: int) -> None:
+
+class Copied:
+    """A copy of a session for so many cores: one of this process, or one of Spark Connect.
+
+    ``small`` tells that neither the tuples of a batch nor the frames of a trigger can be large.
+    """
+
+    def __init__(self, spark: SparkSession, cores: int, small: bool = False) -> None:
         self.spark: Any = _copy_remote(spark) if _is_remote(spark) else _copy_local(spark)
-        for name, value in SETTINGS.items():
+        for name, value in {**SETTINGS, **(_NO_LIMIT if small else {})}.items():
             self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(cores))
 

@@ -70,6 +70,14 @@ class Job:
     always: bool = False
     update: bool = False
 
+    @property
+    def small(self) -> bool:
+        """Whether its tuples have a width, and there is but one partial result for every pane."""
+        if self.partial is None or self.partial.keys:
+            return False
+        kinds = [field.type for lane in self.lanes for field in lane.stream.schema]
+        return all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kinds)
+
     def sequencer(self) -> Sequencer:
         """What puts the tuples of this query in order; nothing has arrived yet."""
         return KeyOrder(self.lanes, self.idle) if self.by_key else ArrivalOrder(self.lanes)

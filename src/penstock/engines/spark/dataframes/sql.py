@@ -95,7 +95,7 @@ def sql(
     given = {**(streams or {}), **frames}
     ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters, output), cores)
     job, columns = ready.job, ready.columns
-    copied = Copied(ready.session, ready.cores)
+    copied = Copied(ready.session, ready.cores, job.small)
     inputs = []
     for lane in job.lanes:
         moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
@@ -159,8 +159,10 @@ def _processed(
     if job.bounded:
         run = Process(job, options, core_of)
         return packed.repartition(cores, "core").mapInArrow(run, MADE)
-    # The time that the trigger has in Spark's own log: a replay sees the same.
-    timed = packed.withColumn("at", F.unix_millis(F.current_timestamp()))
+    # The time that the trigger has in Spark's own log, so that a replay sees the same. Where nobody
+    # asks for it there is none: Spark compiles a plan with another time in it anew.
+    at = F.lit(0).cast("long") if job.idle is None else F.unix_millis(F.current_timestamp())
+    timed = packed.withColumn("at", at)
     core = JobCore(job, options, core_of, direct)
     schema = MADE if direct is None else direct.spark_schema
     return timed.groupBy("core").transformWithStateInPandas(core, schema, "Append", "None")
