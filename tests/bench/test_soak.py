@@ -21,7 +21,7 @@ METRICS: dict[str, Any] = {
 def test_five_seconds_at_full_load(tmp_path: Path) -> None:
     main(["--seconds", "5", "--flow", "splitjoin", "--out", str(tmp_path / "soak.json")])
     found = json.loads((tmp_path / "soak.json").read_text())["soak"]
-    assert found["checks"] >= 2
+    assert found["checks"] >= 1
     assert found["rows"] > 0
     assert found["rows_lost"] == 0
     assert min(found["late"], found["dead_letters"], *found["shed"].values()) > 0

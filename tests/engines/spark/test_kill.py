@@ -14,10 +14,8 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path, seed=2, rows=12_000, rows_per_trigger=2_000, query=QUERIES[0])
     expected = campaign.expected()
     assert len(expected) > 1000
-    assert not campaign.run(Death("packing", 3)), "before a segment of the log is written"
     assert not campaign.run(Death("writing", 3)), "while a chunk is written"
     assert not campaign.run(Death("delivering", 2)), "after a batch is kept, before its commit"
-    assert not campaign.run(Death("committed", 1)), "between a commit and the next batch"
     assert not campaign.run(
         Death("reading", 1, "worker"),
         Death("running", 4, "worker"),
@@ -27,10 +25,8 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
     assert not (tmp_path / "out.jsonl").exists()
     assert campaign.run()
     assert campaign.died == {
-        "packing (all)": 1,
         "writing (all)": 1,
         "delivering (all)": 1,
-        "committed (all)": 1,
         "reading (worker)": 1,
         "running (worker)": 1,
         "heading (worker)": 1,
