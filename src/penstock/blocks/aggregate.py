@@ -38,7 +38,7 @@ from penstock.blocks.window_panes import PaneWindows
 from penstock.errors import ResultDoesNotFit
 from penstock.kernels.groups import Groups
 from penstock.kernels.survey import HIGHEST, LOWEST, Extents
-from penstock.kernels.vector import Failures, vector_of
+from penstock.kernels.vector import Failures
 from penstock.program.blocks import AggregateRows
 from penstock.streams.batches import no_rows
 from penstock.streams.windows import Sliding
@@ -362,18 +362,10 @@ class AggregateBlock:
         opened, grid = self.clock.open, self.clock.grid
         first, last = grid.windows_of_panes(part.seen)
         late = int(part.counts[(first < opened) & (first <= last)].sum())
-        groups = self._numbered(part)
+        groups = part.numbered(self._groups)
         self._make_room()
         self.panes.merge(part, groups, opened)
         return late
-
-    def _numbered(self, part: PartialBatch) -> Indices:
-        """The number of the group of each cell."""
-        if part.keys is None or not part.keys.num_rows:
-            return part.groups
-        columns = [vector_of(column) for column in part.keys.columns]
-        numbers: Indices = self._groups.numbers(columns, part.keys.num_rows).astype(np.int64)
-        return numbers[part.groups]
 
     def follow(self, part: PartialBatch, closings: Closings) -> Iterator[Run]:
         """As :meth:`process` of tuples that :func:`penstock.blocks.folded_run.takes` lets in."""
@@ -387,7 +379,7 @@ class AggregateBlock:
         """The rows, as they stand, that parts which were merged have changed in open windows."""
         width, changes = self.windows.width, Changes(self.clock.grid, self.clock.open)
         for part in parts:
-            changes.add(part.panes, self._numbered(part))
+            changes.add(part.panes, part.numbered(self._groups))
         windows = changes.windows()
         most = max(1, MOST_CELLS // width)
         for start in range(0, len(windows), most):

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from penstock.blocks.aggregates.cells import Array, Indices
 from penstock.blocks.window_grid import WindowGrid
+from penstock.kernels.groups import Groups
+from penstock.kernels.vector import vector_of
 
 PARTIAL_CALLS = frozenset(
     ("count", "sum", "avg", "min", "max", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -54,6 +56,14 @@ class PartialBatch:
     groups: Indices = field(default_factory=lambda: _NOTHING)
     keys: pa.RecordBatch | None = None
     cells: dict[str, Array] = field(default_factory=dict)
+
+    def numbered(self, groups: Groups) -> Indices:
+        """The number of the group of each cell, among all groups."""
+        if self.keys is None or not self.keys.num_rows:
+            return self.groups
+        columns = [vector_of(column) for column in self.keys.columns]
+        numbers: Indices = groups.numbers(columns, self.keys.num_rows).astype(np.int64)
+        return numbers[self.groups]
 
 
 class Changes:
