@@ -24,7 +24,7 @@ from penstock.run_inputs import (
     silent,
     streams_read,
 )
-from penstock.run_letters import RunLetter, WriteLetters, letters_batch, letters_schema
+from penstock.run_letters import LETTERS, RunLetter, WriteLetters, letters_batch
 from penstock.run_setup import BATCH_ROWS, Installed, install
 from penstock.run_spark import SparkOptions, SparkRun
 from penstock.run_summary import Summary
@@ -198,7 +198,7 @@ def execute(
         if out is not None:
             write = opened.enter_context(FileSink(out, run.query.schema)).write
         if letters is not None:
-            letter_sink = opened.enter_context(FileSink(letters, letters_schema()))
+            letter_sink = opened.enter_context(FileSink(letters, LETTERS))
         summary = run.execute(write, progress, write_letters)
     table = None if out is not None else pa.Table.from_batches(batches, run.query.schema)
     return summary, table

@@ -34,18 +34,25 @@ class RunLetter:
 WriteLetters = Callable[[list[RunLetter]], None]
 
 
-def letters_schema() -> pa.Schema:
-    """The columns of ``--letters``."""
-    from penstock.engines.shared.running import LETTERS
-
-    return LETTERS.insert(1, pa.field("query", pa.string()))
+_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("kind", pa.string()),
+    ("query", pa.string()),
+    ("stream", pa.string()),
+    ("position", pa.int64()),
+    ("reason", pa.string()),
+    ("tuple", pa.string()),
+]
+LETTERS = pa.schema(_FIELDS)
+"""The columns of ``--letters``."""
 
 
 def letters_batch(letters: Sequence[RunLetter]) -> pa.RecordBatch:
     """The rows of ``--letters``."""
-    from penstock.engines.shared.running import letter_batch
-
-    plain = letter_batch([found.letter for found in letters])
-    queries = pa.array([found.query for found in letters], pa.string())
-    columns = [plain.column(0), queries, *plain.columns[1:]]
-    return pa.RecordBatch.from_arrays(columns, schema=letters_schema())
+    rows = [
+        (one.letter.kind, one.query, one.letter.stream, one.letter.position, one.letter.reason,
+         one.letter.text)
+        for one in letters
+    ]  # fmt: skip
+    columns = [[row[place] for row in rows] for place in range(len(LETTERS))]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTERS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=LETTERS)
