@@ -138,7 +138,7 @@ def test_declared_types_and_derived_streams_are_used(cli: Cli) -> None:
     )
     code, out, err = cli("run", query, "--stream", f"R={data}")
     assert (code, out) == (0, "id  x\n 3  7\n")
-    assert "dead R: 2, 200 (column x: 200 does not fit int8 (r.jsonl, line 2))" in err
+    assert "dead big: R: 2, 200 (column x: 200 does not fit int8 (r.jsonl, line 2))" in err
 
 
 def test_more_rows_than_the_buffer_holds(cli: Cli) -> None:
@@ -321,6 +321,41 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
     assert not (folder / "o.csv").exists()
 
 
+def test_a_type_that_a_file_has_decided_is_told_so(cli: Cli) -> None:
+    sql = "SELECT AVG(Price) AS p FROM Trades [RANGE 10 SLIDE 5 WATTR Time]"
+    data = cli.write("bad.csv", "Price,Time\n1,0\n2,1\n3,oops\n")
+    at = sql.index("Time")
+    common = "Use an integer up to int64, a decimal of at most 18 digits, a date or a timestamp."
+    wrong = (
+        f"penstock: column Time of Trades is string and cannot be a time attribute at line 1, "
+        f"column {at + 1}\n  {sql}\n  {' ' * at}^^^^\n{common}"
+    )
+    assert cli("run", cli.write("q.sql", sql), "--stream", f"Trades={data}") == (
+        2,
+        "",
+        f"{wrong} The type was inferred from bad.csv, and one value unlike the others makes it "
+        "another: declare the stream, CREATE STREAM Trades (Time type, ...), and such a row is a "
+        "dead letter.\n",
+    )
+    pq.write_table(pa.table({"Price": [1], "Time": ["0"]}), cli.folder / "t.parquet")
+    parquet = f"Trades={cli.folder}/t.parquet"
+    assert cli("run", cli.folder / "q.sql", "--stream", parquet) == (2, "", f"{wrong}\n")
+    declared = cli.write("d.sql", f"CREATE STREAM Trades (Price int, Time int);\n{sql}")
+    code, out, err = cli("run", declared, "--stream", f"Trades={data}")
+    assert (code, out.split()) == (0, ["p", "1.5", "1.5"])
+    assert err.splitlines()[1:] == [
+        "dead Trades: 3, 'oops' (column Time: 'oops' does not fit int32 (bad.csv, row 3))"
+    ]
+
+
+@pytest.mark.parametrize(("command", "flag"), [(["run"], "--watch"), ([], "--version")])
+def test_flags_are_shown_without_a_type(cli: Cli, command: list[str], flag: str) -> None:
+    code, out, _ = cli(*command, "--help")
+    assert code == 0
+    assert flag in out
+    assert "bool" not in out.lower()
+
+
 def test_an_output_must_not_be_an_input(cli: Cli, files: list[object]) -> None:
     folder, query, s = cli.folder, files[1], f"{cli.folder}/s.csv"
     (folder / "in" / "deep").mkdir(parents=True)
@@ -398,12 +433,39 @@ def test_all_letters_go_to_a_file(cli: Cli) -> None:
     assert [letter["kind"] for letter in found] == ["late"] + ["dead"] * 10
     first = found[0]["position"]
     assert found[:2] == [
-        {"kind": "late", "stream": "R", "position": first,
+        {"kind": "late", "query": "result", "stream": "R", "position": first,
          "reason": "t = 1 is before the punctuation 9", "tuple": "2, 1"},
-        {"kind": "dead", "stream": "R", "position": first + 1,
+        {"kind": "dead", "query": "result", "stream": "R", "position": first + 1,
          "reason": "column t: 'y' does not fit int64 (r.csv, row 3)", "tuple": "3, 'y'"},
     ]  # fmt: skip
-    assert list(found[0]) == ["kind", "stream", "position", "reason", "tuple"]
+    assert list(found[0]) == ["kind", "query", "stream", "position", "reason", "tuple"]
+
+
+def test_a_letter_of_a_derived_stream_names_it(cli: Cli) -> None:
+    data = cli.write("r.csv", "x,t\n1,0\n2,9\n3,1\n")
+    query = cli.write(
+        "q.sql",
+        "CREATE STREAM a AS SELECT t AS u, COUNT(*) AS n FROM R [RANGE 2 SLIDE 2 WATTR t] "
+        "GROUP BY t;\n"
+        "CREATE STREAM b AS SELECT t AS u, COUNT(*) AS n FROM R [RANGE 4 SLIDE 4 WATTR t] "
+        "GROUP BY t;\n"
+        "SELECT a.n FROM a [ROWS 9] JOIN b [ROWS 9] ON a.u = b.u",
+    )
+    letters = cli.folder / "letters.jsonl"
+    code, _, err = cli("run", query, "--stream", f"R={data}", "--letters", letters)
+    assert code == 0
+    counts, *lines = err.splitlines()
+    assert counts.startswith("3 tuples in, 2 rows out, 2 late, 0 dead letters, ")
+    said = "t = 1 is before the punctuation 9: it missed the window"
+    assert lines == [
+        f"late a: R: 3, 1 ({said} [0, 2))",
+        f"late b: R: 3, 1 ({said} [0, 4))",
+    ]
+    found = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [(letter["kind"], letter["query"], letter["stream"]) for letter in found] == [
+        ("late", "a", "R"),
+        ("late", "b", "R"),
+    ]
 
 
 def test_one_of_something_is_not_several(cli: Cli) -> None:

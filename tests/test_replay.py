@@ -128,7 +128,7 @@ end
     ("line", "message"),
     [
         ("install q: SELECT y FROM R",
-         "line 5: unknown column 'y' of R at line 1, column 8\n  SELECT y FROM R\n         ^\n"
+         "line 5: unknown column 'y' of R\n  SELECT y FROM R\n         ^\n"
          "The columns are id, x."),
         ("T: 1", "line 5: there is no stream 'T'\n  T: 1\nDeclare it first: stream T (...)."),
         ("R: 1", "line 5: stream R has 2 columns and the line 1 values\n  R: 1\n"

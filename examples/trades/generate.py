@@ -7,6 +7,7 @@ comes more than a minute late. Unlike there, a few are sent on a long way round 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,17 +87,39 @@ def arrivals(rng: np.random.Generator, time: Array, late: int) -> Array:
     return np.argsort(time + way, kind="stable")
 
 
+def at_least(smallest: int) -> Callable[[str], int]:
+    """What argparse reads a whole number with that is not below ``smallest``."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = smallest - 1
+        if number < smallest:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number, {smallest} or more")
+        return number
+
+    return read
+
+
 def main(given: list[str] | None = None) -> None:
     """``python -m examples.trades.generate --out FILE.csv [--trades N] [--seconds N] …``."""
     parser = argparse.ArgumentParser(prog="python -m examples.trades.generate", description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     for name, value in vars(Day()).items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"{value} unless given")
+        kind = at_least(1 if name in ("trades", "seconds") else 0)
+        parser.add_argument(f"--{name}", type=kind, default=value, help=f"{value} unless given")
     arguments = vars(parser.parse_args(given))
     out = arguments.pop("out")
-    table = generate(Day(**arguments))
+    day = Day(**arguments)
+    if day.late > day.trades:
+        parser.error(f"--late {day.late}, but there are {day.trades} trades")
+    table = generate(day)
     plain = table.set_column(0, "Symbol", table["Symbol"].cast(pa.string()))
-    pyarrow.csv.write_csv(plain, out, pyarrow.csv.WriteOptions(quoting_style="none"))
+    try:
+        pyarrow.csv.write_csv(plain, out, pyarrow.csv.WriteOptions(quoting_style="none"))
+    except OSError as error:
+        parser.error(f"{out} cannot be written: {error}")
 
 
 if __name__ == "__main__":

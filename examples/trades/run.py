@@ -7,6 +7,7 @@ output is no terminal, each row is a line, and so is each trade that came too la
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from rich.console import Console
 
 import penstock as ps
 from examples.trades.board import Board
-from examples.trades.generate import Day, generate
+from examples.trades.generate import Day, at_least, generate
 
 HERE = Path(__file__).parent
 STREAM = "CREATE STREAM Trades (Symbol STRING, Price INT, Volume INT, Time INT)"
@@ -84,36 +85,72 @@ def read(path: Path) -> pa.Table:
     """Trades from a CSV file, with the symbols as a dictionary."""
     kinds = {"Symbol": pa.dictionary(pa.int32(), pa.string())}
     kinds |= {name: pa.int32() for name in ("Price", "Volume", "Time")}
-    return pyarrow.csv.read_csv(
-        path, convert_options=pyarrow.csv.ConvertOptions(column_types=kinds)
+    options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds))
+    return pyarrow.csv.read_csv(path, convert_options=options)
+
+
+def pace(text: str) -> float:
+    """What argparse reads ``--pace`` with."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, 0 or more")
+    return number
+
+
+def trades_of(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> pa.Table:
+    """The trades of the file, or as many as shall be generated."""
+    if arguments.trades is None:
+        for option in ("late", "seed"):
+            if getattr(arguments, option) is not None:
+                parser.error(f"--{option} is for trades that are generated: write --trades N too")
+        if not arguments.file.is_file():
+            parser.error(f"there is no file {arguments.file}")
+        try:
+            return read(arguments.file)
+        except (OSError, KeyError, pa.ArrowInvalid) as error:
+            parser.error(f"{arguments.file} cannot be read: {error}")
+    late = min(Day.late, arguments.trades) if arguments.late is None else arguments.late
+    if late > arguments.trades:
+        parser.error(f"--late {late}, but there are {arguments.trades} trades")
+    seed = Day.seed if arguments.seed is None else arguments.seed
+    return generate(Day(trades=arguments.trades, late=late, seed=seed))
+
+
+def parse(given: list[str] | None, live: bool) -> tuple[argparse.Namespace, pa.Table]:
+    """What is asked for, and the trades; what makes no sense ends the program with a line."""
+    parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=__doc__)
+    parser.add_argument("queries", nargs="*", metavar="QUERY", help=", ".join(QUERIES))
+    parser.add_argument("--engine", choices=("local", "spark"), default="local")
+    parser.add_argument("--file", type=Path, default=HERE / "trades.csv", help="of trades")
+    parser.add_argument(
+        "--trades", type=at_least(1), help="generate so many instead of reading the file"
     )
+    parser.add_argument(
+        "--late", type=at_least(0), help=f"of which so many come late; {Day.late} unless given"
+    )
+    parser.add_argument("--seed", type=at_least(0), help="another one makes other trades")
+    parser.add_argument("--batch", type=at_least(1), default=BATCH, help="trades pushed at once")
+    parser.add_argument(
+        "--pace", type=pace, default=PACE if live else 0.0,
+        help="seconds of the exchange in one of ours; 0: as fast as they go",
+    )  # fmt: skip
+    arguments = parser.parse_args(given)
+    unknown = [name for name in arguments.queries if name.lower() not in QUERIES]
+    if unknown:
+        parser.error(f"unknown query {unknown[0]!r}; there are {', '.join(QUERIES)}")
+    arguments.queries = tuple(dict.fromkeys(name.lower() for name in arguments.queries))
+    return arguments, trades_of(arguments, parser)
 
 
 def main(given: list[str] | None = None, console: Console | None = None) -> None:
     """``python -m examples.trades.run [QUERY …] [--engine local|spark] [--trades N] …``."""
     console = console or Console(file=sys.stdout)
-    parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=__doc__)
-    parser.add_argument("queries", nargs="*", metavar="QUERY", help=", ".join(QUERIES))
-    parser.add_argument("--engine", choices=("local", "spark"), default="local")
-    parser.add_argument("--file", type=Path, default=HERE / "trades.csv", help="of trades")
-    parser.add_argument("--trades", type=int, help="generate so many instead of reading the file")
-    parser.add_argument("--late", type=int, default=Day.late, help="of which so many come late")
-    parser.add_argument("--seed", type=int, default=Day.seed)
-    parser.add_argument("--batch", type=int, default=BATCH, help="trades pushed at once")
-    parser.add_argument(
-        "--pace", type=float, default=PACE if console.is_terminal else 0.0,
-        help="seconds of the exchange in one of ours; 0: as fast as they go",
-    )  # fmt: skip
-    arguments = parser.parse_args(given)
-    unknown = [name for name in arguments.queries if name not in QUERIES]
-    if unknown:
-        parser.error(f"unknown query {unknown[0]!r}; there are {', '.join(QUERIES)}")
-    if arguments.trades is None:
-        trades = read(arguments.file)
-    else:
-        trades = generate(Day(trades=arguments.trades, late=arguments.late, seed=arguments.seed))
+    arguments, trades = parse(given, console.is_terminal)
     with ps.connect(arguments.engine) as engine, Board(console) as board:
-        install(engine, tuple(arguments.queries) or QUERIES)
+        install(engine, arguments.queries or QUERIES)
         flow(engine, trades, board, arguments.pace, arguments.batch)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from penstock import __version__
 from penstock.cli_engine import (
@@ -27,6 +27,7 @@ from penstock.cli_engine import (
     spark_options,
 )
 from penstock.cli_flow import (
+    FLAG,
     Admission,
     Branching,
     Cores,
@@ -54,6 +55,22 @@ class _Commands(TyperGroup):
         except BrokenPipeError:  # whoever read the output has seen enough
             _forget_output()
             raise typer.Exit() from None
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_flag(super().get_help_option(ctx))
+
+
+class _Command(TyperCommand):
+    """A command, whose ``--help`` is shown as the flag that it is."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_flag(super().get_help_option(ctx))
+
+
+def _as_flag(option: Any) -> Any:
+    if option is not None:
+        option.metavar = FLAG
+    return option
 
 
 app = typer.Typer(
@@ -143,14 +160,18 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+            "--version",
+            metavar=FLAG,
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
         ),
     ] = False,
 ) -> None:
     del version
 
 
-@app.command()
+@app.command(cls=_Command)
 def run(
     query: QueryFile,
     stream: Streams = [],  # noqa: B006  (typer reads the default, nobody changes it)
@@ -207,7 +228,7 @@ def run(
         write(summary, json.dumps(result.as_json(), indent=2) + "\n")
 
 
-@app.command()
+@app.command(cls=_Command)
 def replay(
     script: Annotated[Path, typer.Argument(metavar="FILE.flow", help="A script of events.")],
     engine: EngineOption = "spark",
@@ -264,7 +285,7 @@ def _target(spark: SparkOptions | None, asked: dict[str, Any]) -> Any:
     return SparkTarget(spark, asked)
 
 
-@app.command()
+@app.command(cls=_Command)
 def explain(
     query: QueryFile,
     stream: Streams = [],  # noqa: B006  (as above)
@@ -300,7 +321,7 @@ def explain(
             print(explain_plan(plan, kernel, choice, spark.cores))
 
 
-@app.command()
+@app.command(cls=_Command)
 def demo(engine: EngineOption = "spark") -> None:
     """A join that Spark refuses, on Spark: changed while it runs, checked by another engine."""
     from penstock.demo.screen import Screen

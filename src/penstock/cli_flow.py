@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from penstock.program.flow_choice import FlowChoice
     from penstock.run_spark import SparkOptions
 
+FLAG = ""
+"""How an option that takes no value is shown: by its name alone, without a type."""
+
 # No smallest values here: what is too small has an error that says more than Typer's.
 FlowName = Annotated[
     str | None,
@@ -44,7 +47,11 @@ Admission = Annotated[
 ]
 Watch = Annotated[
     bool,
-    typer.Option("--watch", help="Draw what every core does while it runs: --engine local."),
+    typer.Option(
+        "--watch",
+        metavar=FLAG,
+        help="Draw what every core does while it runs: --engine local.",
+    ),
 ]
 
 

@@ -85,8 +85,7 @@ def print_summary(summary: Summary, letters: Path | None) -> None:
         file=sys.stderr,
     )
     for letter in summary.letters:
-        reason = f" ({letter.reason})" if letter.reason else ""
-        print(f"{letter.kind} {letter.stream}: {letter.text}{reason}", file=sys.stderr)
+        print(letter, file=sys.stderr)
     more = summary.late + summary.dead_letters - len(summary.letters)
     if more:
         where = f"all are in {letters}" if letters else "--letters FILE.jsonl writes them all"

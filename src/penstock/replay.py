@@ -6,6 +6,7 @@ by the arrival they belong to, and an expectation compares those that belong bef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -305,6 +306,7 @@ def _error(line: Line, what: str, remedy: str) -> ScriptError:
 
 
 def _refused(line: Line, error: PenstockError) -> ScriptError:
-    if isinstance(error, SqlError):  # shows its own piece of the line
-        return ScriptError(f"line {line.number}: {error.what}", error.remedy)
+    if isinstance(error, SqlError):  # shows its own piece of the line, and where it stands in it
+        what = re.sub(r" at line \d+, column \d+$", "", error.what, count=1, flags=re.MULTILINE)
+        return ScriptError(f"line {line.number}: {what}", error.remedy)
     return _error(line, error.what, error.remedy)

@@ -24,6 +24,7 @@ from penstock.run_inputs import (
     silent,
     streams_read,
 )
+from penstock.run_letters import LETTERS, RunLetter, WriteLetters, letters_batch
 from penstock.run_setup import BATCH_ROWS, Installed, install
 from penstock.run_spark import SparkOptions, SparkRun
 from penstock.run_summary import Summary
@@ -37,7 +38,6 @@ from penstock.streams.tables import counted
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
     from penstock.engines.shared.query import Query
-    from penstock.engines.shared.running import Letter
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Run:
         self,
         write: Callable[[pa.RecordBatch], None],
         progress: Callable[[int], None] = lambda tuples: None,
-        write_letters: Callable[[list[Letter]], None] = lambda letters: None,
+        write_letters: WriteLetters = lambda letters: None,
     ) -> Summary:
         """Feed everything and hand each batch of the result to ``write``, and all letters on."""
         started = time.perf_counter()
@@ -75,7 +75,7 @@ class Run:
         self,
         event: Arrival,
         write: Callable[[pa.RecordBatch], None],
-        write_letters: Callable[[list[Letter]], None],
+        write_letters: WriteLetters,
     ) -> None:
         """One event, taken whole."""
         pending: list[Arrival] = [event]
@@ -93,7 +93,7 @@ class Run:
         self,
         work: Callable[[], None],
         write: Callable[[pa.RecordBatch], None],
-        write_letters: Callable[[list[Letter]], None],
+        write_letters: WriteLetters,
     ) -> None:
         """Do it; whenever the query's buffer is full, it is drained and the engine goes on."""
         while True:
@@ -108,13 +108,13 @@ class Run:
     def _drain(
         self,
         write: Callable[[pa.RecordBatch], None],
-        write_letters: Callable[[list[Letter]], None],
+        write_letters: WriteLetters,
     ) -> None:
         for result in self.query.drain():
             self.summary.rows_out += result.batch.num_rows
             write(result.batch)
         for query in self.engine.queries.values():
-            letters = query.drain_letters()
+            letters = [RunLetter(query.name, letter) for letter in query.drain_letters()]
             write_letters(letters)
             self.summary.count(letters)
 
@@ -186,15 +186,13 @@ def execute(
     letters: str | Path | None = None,
 ) -> tuple[Summary, pa.Table | None]:
     """The run's rows in the file ``out``, or in a table; its letters in the file ``letters``."""
-    from penstock.engines.shared.running import LETTERS, letter_batch
-
     batches: list[pa.RecordBatch] = []
     write: Callable[[pa.RecordBatch], None] = batches.append
     letter_sink: FileSink | None = None
 
-    def write_letters(found: list[Letter]) -> None:
+    def write_letters(found: list[RunLetter]) -> None:
         if letter_sink is not None:
-            letter_sink.write(letter_batch(found))
+            letter_sink.write(letters_batch(found))
 
     with ExitStack() as opened:
         if out is not None:
@@ -218,11 +216,9 @@ def run_tables(
     run = prepare(text, streams, order_by, order, PYTHON, kernel, flow=flow)
     summary, table = execute(run, None)
     if summary.letters:
-        first = summary.letters[0]
         warnings.warn(
             f"{counted(summary.late, 'late tuple')} and "
-            f"{counted(summary.dead_letters, 'dead letter')}; the first: "
-            f"{first.kind} {first.stream}: {first.text} ({first.reason})",
+            f"{counted(summary.dead_letters, 'dead letter')}; the first: {summary.letters[0]}",
             stacklevel=3,
         )
     if summary.shed:

@@ -81,11 +81,26 @@ def install(
     try:
         started = start()
     except SqlError as error:
-        if not error.what.startswith("unknown stream '"):
+        remedy = _remedy(error, sources, wording)
+        if remedy is None:
             raise
-        missing = wording.stream.format(name=error.what.split("'")[1])
-        raise SqlError(error.what, missing) from None
+        raise SqlError(error.what, remedy) from None
     return Installed(started, started.queries[RESULT], sources, setup, start)
+
+
+def _remedy(error: SqlError, sources: Mapping[str, Source], wording: Wording) -> str | None:
+    """What helps against an error here, where streams are files; None: what it says itself."""
+    if error.what.startswith("unknown stream '"):
+        return wording.stream.format(name=error.what.split("'")[1])
+    refused = re.match(r"column (.+) of (.+) is .+ and cannot be a time attribute", error.what)
+    source = sources.get(refused[2].lower()) if refused else None
+    if refused is None or not isinstance(source, FileSource) or not source.inferred:
+        return None
+    return (
+        f"{error.remedy} The type was inferred from {source.files[0].name}, and one value unlike "
+        f"the others makes it another: declare the stream, CREATE STREAM {refused[2]} "
+        f"({refused[1]} type, ...), and such a row is a dead letter."
+    )
 
 
 def _last_select(

@@ -9,7 +9,6 @@ it. So the file is there whole, with each row once, or not at all.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +23,7 @@ from penstock.engines.shared.pieces import Event, cut
 from penstock.engines.spark.query import join_cores
 from penstock.program.instructions import Derive, Install, Instruction
 from penstock.run_inputs import first_kernel, silent
+from penstock.run_letters import RunLetter, WriteLetters
 from penstock.run_setup import BATCH_ROWS, Installed
 from penstock.run_summary import Summary
 from penstock.streams.events import Merged, Tuples
@@ -31,7 +31,6 @@ from penstock.streams.files import FileSource, Source
 from penstock.streams.merge import merge
 
 if TYPE_CHECKING:
-    from penstock.engines.shared.running import Letter
     from penstock.engines.spark.engine import Engine
 
 _LOOK_AGAIN = 0.2
@@ -81,6 +80,12 @@ class SparkRun:
         self.order_by = order_by
         self._options = options
         self._setup = ready.setup
+        # By the numbers that the cores know them by.
+        self.names = [
+            i.name if isinstance(i, Derive) else i.query
+            for i in ready.setup
+            if isinstance(i, Install | Derive)
+        ]
         chosen = first_kernel(ready.query)
         self.summary = Summary("spark", chosen, "splitjoin" if chosen else None)
         self._continued = Continued(options.checkpoint, {**asked, "files": _files(sources)})
@@ -89,7 +94,7 @@ class SparkRun:
         self,
         write: Callable[[pa.RecordBatch], None],
         progress: Callable[[int], None] = lambda tuples: None,
-        write_letters: Callable[[list[Letter]], None] = lambda letters: None,
+        write_letters: WriteLetters = lambda letters: None,
     ) -> Summary:
         """Feed what is not in the log yet, and hand all rows and letters on."""
         options = {"windows_required": False, "order_column": self.order_by}
@@ -127,7 +132,7 @@ class SparkRun:
     @property
     def result(self) -> int:
         """The number that the cores know the result's query by."""
-        return sum(isinstance(i, Install | Derive) for i in self._setup) - 1
+        return len(self.names) - 1
 
     @property
     def keeps_results(self) -> bool:
@@ -143,7 +148,7 @@ class _Reader:
         engine: Engine,
         run: SparkRun,
         write: Callable[[pa.RecordBatch], None],
-        write_letters: Callable[[list[Letter]], None],
+        write_letters: WriteLetters,
         progress: Callable[[int], None],
     ) -> None:
         self._engine = engine
@@ -168,8 +173,12 @@ class _Reader:
             for result in batch.rows.get(run.result, []):
                 run.summary.rows_out += result.batch.num_rows
                 self._write(result.batch)
-            letters = list(itertools.chain.from_iterable(batch.letters.values()))
-            letters.sort(key=lambda letter: letter.position)
+            letters = [
+                RunLetter(run.names[query], letter)
+                for query, found in batch.letters.items()
+                for letter in found
+            ]
+            letters.sort(key=lambda found: found.letter.position)
             self._write_letters(letters)
             run.summary.count(letters)
             self._by_core |= {core: said for q, core, said in batch.measures if q == run.result}

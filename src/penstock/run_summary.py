@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.engines.shared.running import Letter
+    from penstock.run_letters import RunLetter
 
 KEPT_LETTERS = 10
 SHARED = ("core", "stored", "probed", "matched")
@@ -31,7 +31,7 @@ class Summary:
     tuples_before: int = 0
     batches: int | None = None
     spark_version: str | None = None
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[RunLetter] = field(default_factory=list)
 
     @property
     def tuples_per_second(self) -> float:
@@ -39,15 +39,15 @@ class Summary:
         timed = self.tuples_in - self.tuples_before
         return timed / self.seconds if self.seconds > 0 else 0.0
 
-    def count(self, letters: Iterable[Letter]) -> None:
+    def count(self, letters: Iterable[RunLetter]) -> None:
         """Count letters, and keep the first few to be shown."""
-        for letter in letters:
-            if letter.kind == "late":
+        for found in letters:
+            if found.letter.kind == "late":
                 self.late += 1
             else:
                 self.dead_letters += 1
             if len(self.letters) < KEPT_LETTERS:
-                self.letters.append(letter)
+                self.letters.append(found)
 
     def as_json(self) -> dict[str, object]:
         """The numbers, without the letters."""

@@ -112,8 +112,54 @@ def test_on_a_terminal_a_table_is_drawn_and_the_last_one_stays() -> None:
         assert part in text
 
 
-def test_an_unknown_query_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_queries_are_known_by_their_names_in_any_case() -> None:
+    assert printed("Q3", "q3", "ALERTS") == printed("q3", "alerts")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["q4"], "unknown query 'q4'; there are q3, prices, top, alerts"),
+        (["--file", "nofile.csv"], "there is no file nofile.csv"),
+        (["--batch", "0"], "argument --batch: '0' is no whole number, 1 or more"),
+        (["--trades", "many"], "argument --trades: 'many' is no whole number, 1 or more"),
+        (["--pace", "-1"], "argument --pace: '-1' is no number, 0 or more"),
+        (["--pace", "nan"], "argument --pace: 'nan' is no number, 0 or more"),
+        (["--trades", "1000", "--late", "5000"], "--late 5000, but there are 1000 trades"),
+        (["--late", "5"], "--late is for trades that are generated: write --trades N too"),
+        (["--seed", "5"], "--seed is for trades that are generated: write --trades N too"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run.main(given)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.endswith(f"python -m examples.trades.run: error: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["Symbol,Price\nUBSN,1\n", "Symbol,Price,Volume,Time\nUBSN,1,1,oops\n", ""]
+)
+def test_a_file_of_something_else_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other.csv"
+    file.write_text(text)
     with pytest.raises(SystemExit):
-        run.main(["q4"])
-    said = "error: unknown query 'q4'; there are q3, prices, top, alerts\n"
-    assert capsys.readouterr().err.endswith(said)
+        run.main(["--file", str(file)])
+    assert f"error: {file} cannot be read: " in capsys.readouterr().err
+
+
+def test_the_generator_refuses_more_late_trades_than_trades(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        generate.main(["--out", str(tmp_path / "t.csv"), "--late", "5000"])
+    assert capsys.readouterr().err.endswith("error: --late 5000, but there are 1000 trades\n")
+    assert not (tmp_path / "t.csv").exists()
+
+
+def test_a_few_trades_have_no_more_late_ones_than_there_are() -> None:
+    assert printed("q3", "--trades", "3")[-1].startswith("3 trades in; q3: ")

@@ -19,6 +19,9 @@ CREATE STREAM R (id int64, x int32, y float, name string, t timestamp, d date, p
 CREATE STREAM S (id int64, a int32, z double, t timestamp(3), name string, f float);
 CREATE STREAM T (id int, ts bigint) TIMESTAMP BY ts;
 CREATE STREAM Windowed (window_start bigint, n int) TIMESTAMP BY window_start;
+CREATE STREAM Days (name string, f float, day date);
+CREATE STREAM Words (a string);
+CREATE STREAM Waves (f float);
 """
 BOUNDED = {"R": "Past", "S": "Older", "T": "Gone"}
 """Streams with the columns of others that are known to end."""

@@ -156,7 +156,7 @@ def test_a_stream_that_ends_may_be_kept_whole() -> None:
         "join without a window on stream R at line 1, column 17\n"
         "  SELECT a.i FROM R AS a JOIN R [NOW] AS b ON TRUE\n"
         "                  ^\n"
-        "Write R [ROWS 1000] or R [RANGE 10 SECONDS], or R [UNBOUNDED] to keep all of it."
+        "Write R [ROWS 1000] or R [RANGE 10 SECONDS WATTR d], or R [UNBOUNDED] to keep all of it."
     )
 
 

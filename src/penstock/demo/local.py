@@ -73,6 +73,7 @@ def _flow(engine: Any, query: Any, data: Data, size: Size, screen: Screen) -> pa
     """Both halves of the streams, with the change between them; all rows."""
     chunks = list(data.chunks(size.chunk))
     half = len(chunks) // 2
+    screen.move("Compiling, once ...")
     started = time.perf_counter()
     engine.feed(chunks[:1])
     screen.say(f"Compiled and started in {time.perf_counter() - started:.1f} s.")

@@ -74,7 +74,7 @@ def _resident(data: Data, size: Size, screen: Screen) -> bool:
     """The query in one run of Spark, changed in the middle. False if something is wrong."""
     screen.say(f"2. Penstock on Spark, ps.connect('spark', cores={CORES}), asked for")
     _quote(f"{STREAMS}\n{near(size.window, BAND)};", screen)
-    screen.move("   Starting the query ...")
+    screen.move("   Starting the query (compiling, once) ...")
     started = time.perf_counter()
     trigger = CHUNKS_PER_TRIGGER * size.chunk
     with ps.connect("spark", cores=CORES, rows_per_trigger=trigger) as engine:

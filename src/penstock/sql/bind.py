@@ -12,12 +12,12 @@ from penstock.sql.bind_expression import bind_condition
 from penstock.sql.bind_item import bind_item
 from penstock.sql.bind_order import bind_sort, bind_union_sort, check_end
 from penstock.sql.bind_sliding import Windows, bind_sliding
-from penstock.sql.bind_window import AGGREGATED_JOIN, Side, bind_join_scans, bind_scan
+from penstock.sql.bind_window import Side, bind_join_scans, bind_scan
 from penstock.sql.catalog import Catalog
 from penstock.sql.expressions import TRUE, Expression
 from penstock.sql.parse import too_deep
 from penstock.sql.plan import Join, Output, Plan, Scan, Select, SortKey, Union
-from penstock.sql.scope import Input, Scope
+from penstock.sql.scope import AGGREGATED_JOIN, Input, Scope
 from penstock.sql.statements import QueryText
 from penstock.sql.syntax import JoinClause, SelectClause, SortItem, StreamReference
 from penstock.sql.types import Argument, TypeProblem, unify

@@ -16,7 +16,7 @@ from sqlglot import exp
 from penstock.errors import SqlError
 from penstock.sql.aggregates import AGGREGATES, distinct, has_aggregate
 from penstock.sql.arrow_types import INT64
-from penstock.sql.bind_expression import bind_condition, bind_expression
+from penstock.sql.bind_expression import bind_condition, bind_expression, check_functions
 from penstock.sql.bind_item import bind_item, names_of
 from penstock.sql.bind_keys import bind_keys, distinct_keys
 from penstock.sql.bind_order import bind_sort
@@ -40,6 +40,8 @@ def is_grouped(select: SelectClause, sort: Sequence[SortItem], source: str) -> b
         values.append(select.having)
     if select.group or select.distinct is not None or any(map(has_aggregate, values)):
         return True
+    # A function that nobody knows was meant to aggregate, more often than not.
+    check_functions(values, Scope(source, ()))
     if select.having is not None:
         raise SqlError.at(
             source,

@@ -342,6 +342,14 @@ def bind_aggregate(node: exp.Expr, scope: Scope) -> Expression:
     )
 
 
+def check_functions(values: Sequence[exp.Expr], scope: Scope) -> None:
+    """Refuse functions that do not exist, before anything else is said of the expressions."""
+    for value in values:
+        for node in value.find_all(exp.Anonymous):
+            if not is_aggregate(node) and node.name.upper() not in FUNCTIONS:
+                raise unknown_function(node, scope)
+
+
 def unknown_function(node: exp.Expr, scope: Scope) -> SqlError:
     """The error for a function that does not exist."""
     start, _ = span(node)

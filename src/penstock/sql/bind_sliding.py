@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyarrow import types as arrow
 from sqlglot import exp
 
-from penstock.errors import SqlError
 from penstock.sql.arrow_types import STRING, is_time, zone_of
 from penstock.sql.bind_expression import bind_expression
 from penstock.sql.bind_window import (
@@ -20,6 +19,7 @@ from penstock.sql.bind_window import (
     attribute_place,
     check_attribute,
     check_time_type,
+    finer,
     scale_of,
     stream_slack,
     time_column,
@@ -194,22 +194,13 @@ def ticks(side: Side, word: str, length: Quantity, kind: pa.DataType, clock: Clo
         raise side.fail(length.at, f"{word} {text} is not a length of time", remedy)
     needed = amount(side, length, kind)
     if not clock.holds(needed):
-        raise finer(side, length, kind)
+        raise finer(side, length, kind, clock)
     found = int(clock.ticks(needed))
     if found >= MOST_TICKS:
         raise side.fail(
             length.at, f"{word} {text} is longer than any clock shows", "Write a shorter time."
         )
     return found
-
-
-def finer(side: Side, length: Quantity, kind: pa.DataType) -> SqlError:
-    """The error for a length that no two values of the attribute differ by."""
-    return side.fail(
-        length.at,
-        f"{side.text(length.at)} is finer than the time attribute, which is {type_name(kind)}",
-        "Write it in steps of the time attribute.",
-    )
 
 
 def start_ticks(side: Side, clause: WindowClause, column: int, clock: Clock) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
 
 import pyarrow as pa
@@ -14,15 +15,13 @@ from penstock.sql.catalog import Catalog
 from penstock.sql.dialect import Span, span
 from penstock.sql.literals import MONTHS, UNITS_PER_SECOND, seconds
 from penstock.sql.plan import Scan
+from penstock.sql.scope import AGGREGATED_JOIN
 from penstock.sql.syntax import Quantity, StreamReference, WindowClause
+from penstock.sql.window_examples import join_examples, step_of
 from penstock.streams.schema import TIME_TYPES, Stream, is_time_type, type_name
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 
 MOST_ROWS = 2**62
-AGGREGATED_JOIN = (
-    "Name the join first and aggregate its rows: CREATE STREAM j AS SELECT ... JOIN ...; "
-    "SELECT COUNT(*) FROM j [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]."
-)
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,12 @@ def bind_join_scans(
     clock = clock_of(tuple(zip(sides, columns, strict=True)))
     scans = []
     for side, column in zip(sides, columns, strict=True):
-        window = (
-            range_window(side, column, clock) if side.has_range else joined_window(side, catalog)
-        )
         field = side.stream.schema.field(column)
+        window: Window = (
+            range_window(side, column, clock)
+            if side.has_range
+            else joined_window(side, catalog, field.name)
+        )
         time = TimeAttribute(column, field.name, factor(field.type, clock))
         scans.append(Scan(side.stream, side.reference.alias.text, window, time))
     return scans[0], scans[1], not clock.per_unit
@@ -160,11 +161,15 @@ def check_attribute(side: Side) -> None:
     clause = side.clause
     if clause is None or clause.attribute is None:
         return
-    if side.stream.index_of(clause.attribute.text) is None:
+    written, names = clause.attribute.text, side.stream.schema.names
+    if side.stream.index_of(written) is None:
+        close = get_close_matches(written.lower(), [name.lower() for name in names], 3)
+        near = [name for name in names if name.lower() in close]
+        remedy = f"Write WATTR and one of: {', '.join(names)}."
         raise side.fail(
             clause.attribute.at,
-            f"unknown column '{clause.attribute.text}' of {side.stream.name}",
-            f"Write WATTR and one of: {', '.join(side.stream.schema.names)}.",
+            f"unknown column '{written}' of {side.stream.name}",
+            f"Did you mean {' or '.join(near)}?" if near else remedy,
         )
 
 
@@ -193,8 +198,11 @@ def plain_window(side: Side) -> Window:
     return Rows(int(clause.size.number) if clause.size else 0)
 
 
-def joined_window(side: Side, catalog: Catalog) -> Window:
-    """The window of a joined stream, also where no clause is written."""
+def joined_window(side: Side, catalog: Catalog, time: str | None = None) -> Window:
+    """The window of a joined stream, also where no clause is written.
+
+    ``time`` is the column of its times, if the other side has made that known.
+    """
     if side.clause is not None:
         return plain_window(side)
     if catalog.windows_required or not side.stream.bounded:
@@ -203,7 +211,7 @@ def joined_window(side: Side, catalog: Catalog) -> Window:
         raise side.fail(
             side.reference.at,
             f"join without a window on stream {name}{'' if bounded else ', which has no end'}",
-            f"Write {name} [ROWS 1000] or {name} [RANGE 10 SECONDS]{everything}.",
+            f"Write {join_examples(side.stream, time)}{everything}.",
         )
     return Unbounded()
 
@@ -328,15 +336,19 @@ def range_window(side: Side, column: int, clock: Clock) -> Range:
     for length in lengths(side):
         needed = amount(side, length, kind)
         if not clock.holds(needed):
-            raise side.fail(
-                length.at,
-                f"{side.text(length.at)} is finer than the time attribute, which is "
-                f"{type_name(kind)}",
-                "Write it in steps of the time attribute.",
-            )
+            raise finer(side, length, kind, clock)
         found.append(clock.ticks(needed))
     text = " ".join(side.text(side.clause.at).split()) if side.clause is not None else ""
     return Range(found[0], found[1] if len(found) > 1 else stream_slack(side, column, clock), text)
+
+
+def finer(side: Side, length: Quantity, kind: pa.DataType, clock: Clock) -> SqlError:
+    """The error for a length that no two values of the attribute differ by."""
+    return side.fail(
+        length.at,
+        f"{side.text(length.at)} is finer than the time attribute, which is {type_name(kind)}",
+        f"Write it in steps of {step_of(kind, clock.per_unit)}.",
+    )
 
 
 def stream_slack(side: Side, column: int, clock: Clock) -> int | float | None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from penstock.errors import SqlError
 from penstock.sql.dialect import Span, span
 from penstock.sql.expressions import Column, Expression
+from penstock.sql.window_examples import sliding_example
 from penstock.streams.schema import Stream
 
 Names = Mapping[str, tuple[Expression, ...]]
@@ -20,6 +21,11 @@ RESULTS = 2
 """The side of columns that are aggregates, or borders of a window (numbered -2 and -1)."""
 
 PSEUDO_COLUMNS = ("window_start", "window_end")
+
+AGGREGATED_JOIN = (
+    "Name the join first and aggregate its rows: CREATE STREAM j AS SELECT ... JOIN ...; "
+    "SELECT COUNT(*) FROM j [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]."
+)
 
 NO_AGGREGATE = {
     "in WHERE": "WHERE chooses tuples before they are aggregated; write HAVING for a condition on "
@@ -170,13 +176,13 @@ class Scope:
                 f"{name} {self.clause}, where the tuple is in no window yet",
                 "Write it in the select list, in HAVING or in ORDER BY.",
             )
-        stream = self.inputs[0].stream.name if self.inputs else "R"
-        return self.fail(
-            at,
-            f"{name} without windows that slide",
-            "Aggregate, and write SLIDE in the window clause: "
-            f"FROM {stream} [RANGE 10 MINUTES SLIDE 1 MINUTE].",
-        )
+        remedy = "Aggregate a stream by windows: FROM R [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]."
+        if self.inputs and self.inputs[0].joined:
+            remedy = AGGREGATED_JOIN
+        elif self.inputs:
+            example = sliding_example(self.inputs[0].stream)
+            remedy = f"Aggregate, and write SLIDE in the window clause: FROM {example}."
+        return self.fail(at, f"{name} without windows that slide", remedy)
 
     def star(self, node: exp.Expr) -> list[Column]:
         """The columns that ``*`` or ``r.*`` stands for."""

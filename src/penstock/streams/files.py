@@ -89,6 +89,11 @@ class FileSource:
         fields = [pa.field(f.name, normal_type(f.type) or f.type) for f in schema]
         return cls(Stream.of(name, pa.schema(fields), bounded=True), files, False)
 
+    @property
+    def inferred(self) -> bool:
+        """Whether the types of the columns were guessed from values: Parquet files have them."""
+        return not self.declared and READERS[_suffix(self.files[0])] is not parquet_file
+
     def parts(self, batch_rows: int = 65_536) -> Iterator[Part]:
         """Everything in the files, a batch at a time."""
         for path in self.files:

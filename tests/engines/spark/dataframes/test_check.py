@@ -162,9 +162,23 @@ R, S = source("r"), source("s")
             "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR ts]",
             [R],
             {},
-            "the time window of stream r has no watermark on ts\n"
-            "Say how late a tuple may be: df.withWatermark('ts', '10 seconds') before pss.sql, or "
-            "SLACK in the window clause (SLACK 0 if none is).",
+            "the time window of stream r does not say how late a tuple may be\n"
+            "Write SLACK in the window clause, for instance SLACK 10, or SLACK 0 if none is late.",
+        ),
+        (
+            "SELECT COUNT(*) FROM r [RANGE 7 DAYS SLIDE 1 DAY WATTR day]",
+            [source("r", {**COLUMNS, "day": types.DateType()})],
+            {},
+            "the time window of stream r does not say how late a tuple may be\n"
+            "Write SLACK in the window clause, for instance SLACK 1 DAY, or SLACK 0 if none is "
+            "late.",
+        ),
+        (
+            "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR exact]",
+            [source("r", {**COLUMNS, "exact": types.DecimalType(10, 2)})],
+            {},
+            "the time window of stream r does not say how late a tuple may be\n"
+            "Write SLACK in the window clause, for instance SLACK 10, or SLACK 0 if none is late.",
         ),
         (
             "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR ts SLACK 0]",

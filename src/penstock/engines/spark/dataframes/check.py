@@ -269,12 +269,26 @@ def _check_slack(plan: Plan) -> None:
     """A time window over an endless stream must know how late a tuple may be."""
     for stream, window, attribute in _windows(plan):
         if isinstance(window, Range | Sliding) and window.slack is None:
-            time = attribute.name if attribute is not None else stream.time
-            raise InputError(
-                f"the time window of stream {stream.name} has no watermark on {time}",
-                f"Say how late a tuple may be: df.withWatermark('{time}', '10 seconds') before "
-                "pss.sql, or SLACK in the window clause (SLACK 0 if none is).",
-            )
+            raise _no_slack(stream, attribute.name if attribute is not None else stream.time)
+
+
+def _no_slack(stream: Stream, time: str | None) -> InputError:
+    """The error for a time window of which nobody has said how late a tuple may be."""
+    index = None if time is None else stream.index_of(time)
+    kind = None if index is None else stream.schema.field(index).type
+    if kind is not None and pa.types.is_timestamp(kind):
+        return InputError(
+            f"the time window of stream {stream.name} has no watermark on {time}",
+            f"Say how late a tuple may be: df.withWatermark('{time}', '10 seconds') before "
+            "pss.sql, or SLACK in the window clause (SLACK 0 if none is).",
+        )
+    # Spark has watermarks on timestamps alone.
+    slack = "SLACK 10 SECONDS" if kind is None else "SLACK 10"
+    slack = "SLACK 1 DAY" if kind is not None and pa.types.is_date(kind) else slack
+    return InputError(
+        f"the time window of stream {stream.name} does not say how late a tuple may be",
+        f"Write SLACK in the window clause, for instance {slack}, or SLACK 0 if none is late.",
+    )
 
 
 def _order_columns(
