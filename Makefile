@@ -6,8 +6,8 @@ SHELL := bash
 BIN := .venv/bin
 READY := .venv/.ready
 SAY := echo "penstock:"
-# How many processes the tests run in (those of Spark mostly wait), and how long a round of make fuzz is.
-JOBS ?= 3
+# How many processes the tests run in, and how long one round of make fuzz is.
+JOBS ?= 2
 # How many times make kill-test kills a run.
 N ?= 20
 EXAMPLES ?= 20000

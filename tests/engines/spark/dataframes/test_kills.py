@@ -70,7 +70,9 @@ def test_the_rows_in_the_sink_are_all_rows_and_each_once(tmp_path: Path) -> None
         values = [i * factor % 7 for i in range(size)]
         table = pa.table({"ts": range(size), "x": values})
         Folder(tmp_path / name).add(*(table.slice(i, 50) for i in range(0, size, 50)))
-    mark = tmp_path / "mark"
-    assert start(tmp_path, f"running:3:all:{mark}") == (-signal.SIGKILL, "")
-    assert mark.exists()
-    assert start(tmp_path) == (0, "True True\nTrue True\n")
+    everybody, worker = tmp_path / "everybody", tmp_path / "worker"
+    assert start(tmp_path, f"running:3:all:{everybody}") == (-signal.SIGKILL, "")
+    # Spark tries a task again whose worker has died.
+    assert start(tmp_path, f"running:2:worker:{worker}") == (0, "True True\nTrue True\n")
+    assert everybody.exists()
+    assert worker.exists()
