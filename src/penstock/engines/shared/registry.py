@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.engines.shared.pieces import Piece, check_event
 from penstock.engines.shared.running import Known
-from penstock.errors import InputError, PenstockError
+from penstock.errors import ChangeRefused, InputError
 from penstock.program.blocks import Program
 from penstock.program.compile import check_change, compile_plan
 from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice, decide
@@ -183,7 +183,7 @@ class Registry(Generic[Q]):
         flow = self.decide(query.flow, program)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
-            raise PenstockError(
+            raise ChangeRefused(
                 f"stream {query.name} has the columns {describe(query.schema)}; a change cannot "
                 f"make them {describe(program.schema)}, since queries may read it",
                 "Keep its columns, or derive a new stream.",
