@@ -336,6 +336,7 @@ def test_metrics_count(engine: Engine) -> None:
         "window": [1, 2],
     }
     assert metrics == {
+        **{name: [] for name in ("groups", "panes", "modules", "windows_open")},
         "tuples_in": {"R": 1, "S": 2},
         "rows_out": 1,
         "shed": {},
