@@ -225,6 +225,16 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
     any_pair = cli.write("any.sql", "SELECT id FROM R [ROWS 2] JOIN S [ROWS 2] ON TRUE")
     other = cli.write("other.csv", "id,name\nx,b\n")  # its id cannot be compared with R's
     apart = cli.write("apart.csv", "a\n1\n")
+    sums = cli.write("sums.sql", "SELECT SUM(id) AS s FROM R [ROWS 2 SLIDE 2]")
+    no_join = "the flow splitjoin is asked for, and the query has no join that cores could share"
+    on_threads = (
+        "Leave the flow out; cores=2 (--cores 2) alone lets two threads divide the batches of an "
+        "aggregate."
+    )
+    on_tasks = (
+        "Leave the flow out; the cores of the engine, ps.connect('spark', cores=2) (--cores 2), "
+        "share the groups of an aggregate by themselves."
+    )
     cases: list[tuple[list[object], str]] = [
         (["run", folder / "no.sql"],
          f"{folder}/no.sql cannot be read: No such file or directory\nCheck the path."),
@@ -277,9 +287,9 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          "unknown flow 'tree'\nWrite one of: three-step, shared, splitjoin, celljoin, handshake, "
          "low-latency-handshake."),
         ([*files, "--cores", "0"],
-         "0 cores cannot share a join\nWrite a number from 1 to 1024."),
+         "0 cores cannot share a query\nWrite a number from 1 to 1024."),
         ([*files, "--engine", "spark", "--cores", "0"],
-         "0 cores cannot share a join\nWrite a number from 1 to 1024."),
+         "0 cores cannot share a query\nWrite a number from 1 to 1024."),
         ([*files, "--branching", "1"],
          "a distribution tree with branching 1 does not branch\n"
          "Write 2 or more, or leave it out: 8."),
@@ -302,6 +312,15 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          "line 3: the flow celljoin does not offer left joins: no core of it knows whether a "
          "tuple has found a partner in another\n  install q: SELECT r.x FROM R [ROWS 2] r LEFT "
          "JOIN S [ROWS 2] s ON r.x = s.x\nAsk for one of the flows three-step and splitjoin."),
+        (["run", sums, "--stream", r, "--kernel", "hash"],
+         "the kernel 'hash' is for joins, and the query has none\n"
+         "Leave the kernel out, or write one for aggregates: panes, wid."),
+        (["run", sums, "--stream", r, "--flow", "splitjoin"], f"{no_join}\n{on_threads}"),
+        (["explain", sums, "--stream", r, "--flow", "splitjoin"], f"{no_join}\n{on_threads}"),
+        (["run", sums, "--stream", r, "--engine", "spark", "--flow", "splitjoin"],
+         f"{no_join}\n{on_tasks}"),
+        (["explain", sums, "--stream", r, "--engine", "spark", "--flow", "splitjoin"],
+         f"{no_join}\n{on_tasks}"),
         (["replay", query, "--engine", "local", "--checkpoint", folder / "c"],
          "--checkpoint is an option of --engine spark\n"
          "Leave out --checkpoint or --engine local."),
@@ -493,6 +512,29 @@ def test_explain_says_the_flow_on_both_engines(cli: Cli, files: list[object]) ->
         "order outer", "flow splitjoin: the one that Spark can run", "precision 4",
         "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin)",
     ])  # fmt: skip
+
+
+def test_the_summary_of_an_aggregate_has_its_kernel_and_no_flow(cli: Cli) -> None:
+    data = cli.write("r.csv", "x\n1\n2\n")
+    query = cli.write("q.sql", "SELECT SUM(x) AS s FROM R [ROWS 2 SLIDE 2]")
+    summary = cli.folder / "s.json"
+    for options in ([], ["--cores", "2"], ["--kernel", "panes"]):
+        code, out, _ = cli("run", query, "--stream", f"R={data}", "--summary", summary, *options)
+        assert (code, out) == (0, "s\n3\n")
+        told = json.loads(summary.read_text())
+        assert (told["kernel"], told["flow"], told["cores"]) == ("panes", None, [])
+
+
+def test_a_sum_that_does_not_fit_is_told_as_it_is(cli: Cli) -> None:
+    data = cli.write("r.csv", f"x\n{2**62}\n{2**62}\n")
+    query = cli.write("q.sql", "SELECT SUM(x) AS s FROM R [ROWS 2 SLIDE 2]")
+    assert cli("run", query, "--stream", f"R={data}", "--out", cli.folder / "o.csv") == (
+        2,
+        "",
+        "penstock: SUM(x) of the window [0, 2) is 9223372036854775808, which does not fit int64\n"
+        "Sum a decimal: SUM(CAST(x AS decimal(38, 0))).\n",
+    )
+    assert not (cli.folder / "o.csv").exists()
 
 
 def test_a_run_has_the_flow_that_was_asked_for(cli: Cli, files: list[object]) -> None:

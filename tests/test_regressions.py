@@ -11,7 +11,7 @@ import pytest
 import penstock as ps
 from penstock.blocks.project import ProjectBlock
 from penstock.engines.local.engine import Engine
-from penstock.errors import PenstockError
+from penstock.errors import QueryFailed
 from penstock.testing import replay_text, run_on_oracle
 
 SCRIPTS = {
@@ -165,13 +165,14 @@ def test_a_query_that_fails_takes_nothing_from_the_others(monkeypatch: pytest.Mo
         return process(block, run)
 
     monkeypatch.setattr(ProjectBlock, "process", broken)
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(QueryFailed) as caught:
         engine.push("R", rows(0, 2, "x"))
     assert str(caught.value) == (
         "query 'bad' has failed and is stopped (ZeroDivisionError: boom); every other query has "
         "taken the input\nDrop it, and install it again once its cause is mended; this is a defect "
         "of Penstock."
     )
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
     engine.push("R", rows(2, 3, "x"))
     assert first.rows().num_rows == last.rows().num_rows == 3
     bad.drop()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from penstock.engines.local.engine import Engine
 from penstock.errors import ScriptError
+from penstock.program.flow_choice import FlowChoice
+from penstock.replay_options import Asked, asked_of
 from penstock.testing import replay_text, run_on_oracle
 
 BATCHES = (1, 2, 3, 5, 100)
@@ -175,3 +180,52 @@ end
 """
     assert replay_text(script).failures == []
     assert run_on_oracle(script).failures == []
+
+
+MIXED = """\
+stream R (x int64)
+stream S (x int64)
+install sums: SELECT SUM(x) AS s FROM R [ROWS 2 SLIDE 2]
+install pairs: SELECT r.x AS r, s.x AS s FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x
+R: 1
+R: 2
+S: 2
+end
+expect sums: 3
+expect pairs: 2, 2
+"""
+TEXTS = [line.split(": ", 1)[1] for line in MIXED.splitlines() if line.startswith("install")]
+ALONE = "stream R (x int64)\ninstall sums: SELECT SUM(x) AS s FROM R [ROWS 2 SLIDE 2]\nend\n"
+
+
+def test_what_is_for_joins_goes_to_the_queries_that_have_one() -> None:
+    asked: dict[str, Any] = {"kernel": "hash", "flow": FlowChoice("splitjoin", 2, 2)}
+    with Engine() as engine:
+        assert replay_text(MIXED, engine, **asked).failures == []
+    installed = [asked_of(text, Asked(None, **asked), TEXTS) for text in TEXTS]
+    assert [(one.kernel, one.flow) for one in installed] == [
+        (None, FlowChoice(cores=2)),
+        ("hash", FlowChoice("splitjoin", 2, 2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"kernel": "hash"},
+            "the kernel 'hash' is for joins, and the query has none\n  {}\n"
+            "Leave the kernel out, or write one for aggregates: panes, wid.",
+        ),
+        (
+            {"flow": FlowChoice("handshake")},
+            "the flow handshake is asked for, and the query has no join that cores could share\n"
+            "  {}\nLeave the flow out; cores=2 (--cores 2) alone lets two threads divide the "
+            "batches of an aggregate.",
+        ),
+    ],
+)
+def test_where_no_query_has_a_join_it_is_refused(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScriptError) as error:
+        replay_text(ALONE, **asked)
+    assert str(error.value) == f"line 2: {message.format(ALONE.splitlines()[1])}"

@@ -66,6 +66,39 @@ def test_an_only_core_has_what_the_query_has() -> None:
     assert len(rows) == 4
 
 
+AGGREGATES: dict[str, Any] = {
+    "tuples_in": {"R": 9},
+    "rows_out": 4,
+    "groups": [1200, 1],
+    "panes": [6, 2],
+    "modules": [0, 0],
+    "windows_open": [5, 0],
+    "cores": [],
+}
+
+
+def test_an_aggregate_has_a_line_and_no_cores_have_none() -> None:
+    rows = drawn(AGGREGATES)
+    assert rows[0] == "2.5 s: 9 tuples in, 4 rows out"
+    assert " ".join(rows[1].split()) == "aggregate groups panes open windows"
+    assert [row.split() for row in rows[3:]] == [["0", "1,200", "6", "5"], ["1", "1", "2", "0"]]
+    assert line(AGGREGATES, 1.0) == (
+        "1.0 s: 9 tuples in, 4 rows out; aggregate 0: groups 1,200, panes 6, open windows 5; "
+        "aggregate 1: groups 1, panes 2, open windows 0"
+    )
+
+
+def test_with_window_modules_these_are_shown() -> None:
+    modules = {"groups": [1], "panes": [0], "modules": [3], "windows_open": [2], "cores": []}
+    assert " ".join(drawn(modules)[1].split()) == "aggregate groups modules open windows"
+    assert drawn(modules)[3].split() == ["0", "1", "3", "2"]
+
+
+def test_what_neither_joins_nor_aggregates_has_no_table() -> None:
+    nothing = {"groups": [], "panes": [], "modules": [], "windows_open": [], "cores": []}
+    assert drawn(nothing) == ["2.5 s: 0 tuples in, 0 rows out"]
+
+
 @pytest.mark.parametrize("metrics", [{}, {"cores": []}, {"cores": [{}]}, {"latency": {}}])
 def test_metrics_that_say_nothing_are_drawn_too(metrics: dict[str, Any]) -> None:
     assert drawn(metrics)[0] == "2.5 s: 0 tuples in, 0 rows out"

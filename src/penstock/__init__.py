@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import penstock.sql  # noqa: F401  first, or importing it later would hide the function sql
-from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, SqlError, StateError
+from penstock.errors import (
+    BufferFull,
+    ChangeRefused,
+    EngineFailure,
+    EnvironmentProblem,
+    InputError,
+    MemoryLimit,
+    PenstockError,
+    QueryFailed,
+    ResultDoesNotFit,
+    SqlError,
+    StateError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +31,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BufferFull",
+    "ChangeRefused",
+    "EngineFailure",
+    "EnvironmentProblem",
     "InputError",
     "MemoryLimit",
     "PenstockError",
+    "QueryFailed",
+    "ResultDoesNotFit",
     "SqlError",
     "StateError",
     "__version__",
@@ -105,6 +122,7 @@ def sql(
     The streams are merged by the column ``order_by``; ties by the stream's place in the query. The
     other options are those of :meth:`penstock.engines.local.engine.Engine.install`. Streams are
     known without regard to case, so one that has the name of an option can be given as ``Flow=``.
+    A result that does not fit its type is :class:`penstock.errors.ResultDoesNotFit`.
 
     >>> import pyarrow as pa
     >>> r = pa.table({"ts": [1, 3], "x": [10, 30]})

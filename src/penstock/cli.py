@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -307,9 +308,9 @@ def explain(
 
     streams = _parse_streams(stream)
     rows = order.value if order else None
-    ready = install(
-        _read(query), streams, order_by, rows, kernel=kernel, explained=True, flow=choice
-    )
+    # The engine that tries out what Spark would be told has other flows.
+    here = choice if spark is None else replace(choice, name=None)
+    ready = install(_read(query), streams, order_by, rows, kernel=kernel, explained=True, flow=here)
     _warn_of_unread(streams, streams_read(ready.engine, ready.query))
     with ready.engine:
         if spark is None:

@@ -1,4 +1,4 @@
-"""The options of the command line that say how cores share a query's joins."""
+"""The options of the command line that say how cores share a query."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ FlowName = Annotated[
 ]
 Cores = Annotated[
     int | None,
-    typer.Option(metavar="K", help="How many cores share the joins; on Spark, how many tasks: 1."),
+    typer.Option(
+        metavar="K",
+        help="How many cores share the joins, or divide the batches of an aggregate; on Spark, how "
+        "many tasks: 1.",
+    ),
 ]
 Branching = Annotated[
     int | None,

@@ -96,6 +96,18 @@ class ResultDoesNotFit(PenstockError):
     """
 
 
+class QueryFailed(PenstockError):
+    """A query cannot go on and is stopped; every other one has taken the input.
+
+    ``__cause__`` is the reason: a :class:`ResultDoesNotFit`, or what has gone wrong inside. On
+    Spark, where it happened in another process, only the former is there.
+    """
+
+
+class ChangeRefused(PenstockError):
+    """A running query cannot become what a change asks for. It goes on as it was."""
+
+
 class StateError(PenstockError):
     """A saved state that cannot be restored."""
 

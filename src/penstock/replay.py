@@ -25,6 +25,7 @@ from penstock.program.instructions import (
     Install,
     Instruction,
 )
+from penstock.replay_options import Asked, asked_of
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
 from penstock.streams.literals import physical_array, to_physical
 from penstock.streams.schema import Stream
@@ -79,7 +80,8 @@ class Replay:
     order
         Overrides the EMIT ORDER of every query.
     kernel
-        Forces the kernel of every join, or of every aggregate.
+        Forces the kernel of every join, or of every aggregate. One for joins, and a flow, are
+        for the queries that have a join, if any has.
     print_line
         Takes every line of output.
     print_failure
@@ -100,9 +102,8 @@ class Replay:
     ) -> None:
         self._target = target
         self._batch = batch
-        self._order = order
-        self._kernel = kernel
-        self._flow = flow
+        self._asked = Asked(order, kernel, flow)
+        self._texts: list[str] = []
         self._print_line = print_line
         self._expectations = Expectations(print_failure)
         self._streams: dict[str, Stream] = {}
@@ -114,6 +115,8 @@ class Replay:
 
     def run(self, steps: Iterable[Step]) -> None:
         """All the steps. One that the target refuses is a ScriptError with its line."""
+        steps = list(steps)
+        self._texts = [step.sql for step in steps if isinstance(step, InstallStep)]
         for step in steps:
             try:
                 self._take(step)
@@ -151,8 +154,9 @@ class Replay:
         elif isinstance(step, InstallStep):
             self._install_order[step.query.lower()] = len(self._install_order)
             self._derived.discard(step.query.lower())
-            asked = (self._order, self._kernel, self._flow)
-            self._send(step.line, Install(step.query, step.sql, *asked))
+            asked = asked_of(step.sql, self._asked, self._texts)
+            install = Install(step.query, step.sql, asked.order, asked.kernel, asked.flow)
+            self._send(step.line, install)
         elif isinstance(step, ChangeStep):
             self._send(step.line, Change(step.query, step.sql))
         else:

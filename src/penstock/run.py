@@ -6,15 +6,16 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import BufferFull, InputError
-from penstock.program.flow_choice import ANY_FLOW, FlowChoice
+from penstock.engines.spark.flow import SHARED_BY_ALL
+from penstock.errors import BufferFull, InputError, QueryFailed, ResultDoesNotFit
+from penstock.program.flow_choice import ANY_FLOW, FlowChoice, check_joins
 from penstock.run_inputs import (
     COMMAND_LINE,
     PYTHON,
@@ -136,6 +137,8 @@ def prepare(
     # The engine that tries out what Spark will be told needs none of the cores of a flow.
     here = flow if spark is None else replace(flow, name=None)
     ready = install(text, streams, order_by, order, wording, kernel, flow=here)
+    if spark is not None:
+        check_joins(flow, ready.query.program, SHARED_BY_ALL)
     names = list(streams_read(ready.engine, ready.query))
     for name in names:
         if name.lower() not in ready.sources:
@@ -155,7 +158,7 @@ def prepare(
     _warm_up(ready, sources)
     chosen = first_kernel(ready.query)
     decided = ready.query.pipeline.flow
-    summary = Summary("local", chosen, decided.name if chosen else None)
+    summary = Summary("local", chosen, decided.name if ready.query.program.joins else None)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
 
@@ -167,7 +170,8 @@ def _warm_up(ready: Installed, sources: list[Source]) -> None:
     for source in sources:
         parts = (part.event for part in source.parts(BATCH_ROWS))
         first += itertools.islice((event for event in parts if isinstance(event, Tuples)), 1)
-    with ready.start_again() as engine:
+    # What fails here need not fail there, since the tuples come in another order.
+    with suppress(QueryFailed), ready.start_again() as engine:
         for row in range(2):
             for event in first:
                 engine.feed([Tuples(event.stream, event.batch.slice(row, 1))])
@@ -199,7 +203,13 @@ def execute(
             write = opened.enter_context(FileSink(out, run.query.schema)).write
         if letters is not None:
             letter_sink = opened.enter_context(FileSink(letters, LETTERS))
-        summary = run.execute(write, progress, write_letters)
+        try:
+            summary = run.execute(write, progress, write_letters)
+        except QueryFailed as failed:
+            # One query was asked for: what its user must know is the reason.
+            if isinstance(failed.__cause__, ResultDoesNotFit):
+                raise failed.__cause__ from None
+            raise
     table = None if out is not None else pa.Table.from_batches(batches, run.query.schema)
     return summary, table
 

@@ -114,7 +114,7 @@ def silent(query: Query[Any], order_by: str | None) -> set[str]:
 
 
 def first_kernel(query: Query[Any]) -> str | None:
-    """The kernel of the query's join or aggregate, the first of them."""
+    """The kernel of the query's first join; without one, of its first aggregate."""
     program = query.program
     kernels = [join.kernel for join in program.joins]
     kernels += [aggregate.kernel for aggregate in program.aggregates]

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.continued import Continued
 from penstock.engines.shared.pieces import Event, cut
+from penstock.engines.spark.flow import FLOW
 from penstock.engines.spark.query import join_cores
 from penstock.program.instructions import Derive, Install, Instruction
 from penstock.run_inputs import first_kernel, silent
@@ -87,7 +88,7 @@ class SparkRun:
             if isinstance(i, Install | Derive)
         ]
         chosen = first_kernel(ready.query)
-        self.summary = Summary("spark", chosen, "splitjoin" if chosen else None)
+        self.summary = Summary("spark", chosen, FLOW if ready.query.program.joins else None)
         self._continued = Continued(options.checkpoint, {**asked, "files": _files(sources)})
 
     def execute(

@@ -37,7 +37,8 @@ def replay_text(
     """Run a script on an engine, ``batch`` events at a time.
 
     ``engine`` is the name of one, or one that is open and has no streams; it has none afterwards.
-    Every query gets that order, kernel and flow.
+    Every query gets that order, kernel and flow; those without a join, beside others that have one,
+    nothing that is for joins.
 
     >>> replay_text('''
     ... stream R (x int32)

@@ -1,4 +1,4 @@
-"""``--watch``: what the cores of a query do, drawn while it runs.
+"""``--watch``: what the cores of a query do, and what its aggregates hold, drawn while it runs.
 
 It reads nothing but a query's metrics. What they do not say is drawn as a dash, so that a flow may
 say more or less of its cores.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
+    from rich.table import Table
 
 INTERVAL = {True: 0.25, False: 1.0}
 """Seconds between two pictures: on a terminal, and in a file, where each is another line."""
@@ -79,11 +80,18 @@ class Watch:
 
 
 def picture(metrics: Mapping[str, Any], seconds: float) -> Group:
-    """A table with a line per core, and one per kind of latency."""
-    from rich import box
+    """Tables with a line per core of the joins, per aggregate, and per kind of latency."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
+
+    tables = (_core_table(metrics), _aggregate_table(metrics), _latency_table(metrics))
+    shown = [table for table in tables if table.row_count]
+    return Group(Text(_counts(metrics, seconds)), *shown)
+
+
+def _core_table(metrics: Mapping[str, Any]) -> Table:
+    from rich import box
+    from rich.table import Table
 
     cores = Table(box=box.SIMPLE_HEAD)
     for name in ("core", "load"):
@@ -94,14 +102,35 @@ def picture(metrics: Mapping[str, Any], seconds: float) -> Group:
         names = ("window", "depth", "stored", "probed", "comparisons", "matched")
         shown = [number(core.get(name)) for name in names]
         cores.add_row(number(core.get("core")), _load(core.get("busy")), *shown)
+    return cores
+
+
+def _aggregate_table(metrics: Mapping[str, Any]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    aggregates = Table(box=box.SIMPLE_HEAD)
+    aggregates.add_column("aggregate")
+    found = _aggregates(metrics)
+    names = list(found[0]) if found else []
+    for name in names:
+        aggregates.add_column(name, justify="right")
+    for i, figures in enumerate(found):
+        aggregates.add_row(number(i), *(number(figures[name]) for name in names))
+    return aggregates
+
+
+def _latency_table(metrics: Mapping[str, Any]) -> Table:
+    from rich import box
+    from rich.table import Table
+
     latencies = Table(box=box.SIMPLE_HEAD)
     for name in ("latency", "p50", "p99", "max", "histogram"):
         latencies.add_column(name)
     for kind, told in _latencies(metrics):
         figures = [duration(told.get(name)) for name in ("p50", "p99", "max")]
         latencies.add_row(kind, *figures, sparkline(told.get("histogram") or []))
-    counts = Text(_counts(metrics, seconds))
-    return Group(counts, cores, latencies) if latencies.row_count else Group(counts, cores)
+    return latencies
 
 
 def line(metrics: Mapping[str, Any], seconds: float) -> str:
@@ -125,6 +154,9 @@ def line(metrics: Mapping[str, Any], seconds: float) -> str:
             if core.get(name) is not None
         ]
         parts.append(f"core {number(core.get('core'))}: {', '.join(said) or NOTHING}")
+    for i, figures in enumerate(_aggregates(metrics)):
+        held = ", ".join(f"{title} {number(count)}" for title, count in figures.items())
+        parts.append(f"aggregate {i}: {held}")
     for kind, told in _latencies(metrics):
         parts.append(f"{kind} p50 {duration(told.get('p50'))}, p99 {duration(told.get('p99'))}")
     return "; ".join(parts)
@@ -148,6 +180,14 @@ def _cores(metrics: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return cores
     whole = {"comparisons": metrics.get("comparisons"), "window": metrics.get("window_tuples")}
     return [{**whole, **cores[0]}]
+
+
+def _aggregates(metrics: Mapping[str, Any]) -> list[dict[str, int]]:
+    """What each aggregate holds, by what it is called here."""
+    kept = "modules" if any(metrics.get("modules", [])) else "panes"
+    names = {"groups": "groups", kept: kept, "windows_open": "open windows"}
+    told = {title: metrics[name] for name, title in names.items() if metrics.get(name)}
+    return [dict(zip(told, one, strict=True)) for one in zip(*told.values(), strict=True)]
 
 
 def _latencies(metrics: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

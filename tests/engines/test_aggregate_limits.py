@@ -82,16 +82,38 @@ def test_a_sum_that_does_not_fit_stops_its_query_alone() -> None:
     engine = connect()
     q = engine.install(f"SELECT SUM(x) AS s, window_end AS e FROM R {TENS}", name="q")
     other = engine.install(f"SELECT MAX(x) AS m FROM R {TENS}")
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(ps.QueryFailed) as caught:
         engine.push("R", tuples((1, 0, 5), (12, 0, 2**62), (13, 0, 2**62), (25, 0, 1)))
     assert str(caught.value) == (
         "query 'q' is stopped: SUM(x) of the window [10, 20) is 9223372036854775808, which does "
         "not fit int64; every other query has taken the input\n"
         "Sum a decimal: SUM(CAST(x AS decimal(38, 0)))."
     )
+    assert isinstance(caught.value.__cause__, ps.ResultDoesNotFit)
     engine.push("R", tuples((35, 0, 7)))
     assert q.rows().to_pylist() == [{"s": 5, "e": 10}]
     assert other.rows().to_pylist() == [{"m": 5}, {"m": 2**62}, {"m": 1}]
+
+
+def test_a_sum_that_does_not_fit_is_the_error_of_a_query_that_is_alone() -> None:
+    with pytest.raises(ps.ResultDoesNotFit) as caught:
+        ps.sql(f"SELECT SUM(x) AS s FROM R {TENS}", R=tuples((1, 0, 2**62), (2, 0, 2**62)))
+    assert str(caught.value) == (
+        "SUM(x) of the window [0, 10) is 9223372036854775808, which does not fit int64\n"
+        "Sum a decimal: SUM(CAST(x AS decimal(38, 0)))."
+    )
+
+
+def test_both_kernels_have_the_same_metrics() -> None:
+    engine = connect()
+    text = "SELECT COUNT(*) AS n FROM R [RANGE 20 SLIDE 10 WATTR t SLACK 0]"
+    panes, wid = (engine.install(text, kernel=kernel) for kernel in ("panes", "wid"))
+    plain = engine.install("SELECT x FROM R")
+    engine.push("R", tuples((1, 0, 5), (12, 0, 6)))
+    names = ("groups", "panes", "modules", "windows_open")
+    assert [panes.metrics()[name] for name in names] == [[1], [2], [0], [2]]
+    assert [wid.metrics()[name] for name in names] == [[1], [0], [3], [2]]
+    assert [plain.metrics()[name] for name in names] == [[], [], [], []]
 
 
 def test_tuples_pushed_one_by_one_are_aggregated() -> None:
@@ -118,7 +140,7 @@ def test_a_limit_that_has_let_rows_go_cannot_be_changed() -> None:
     engine.stream("R", SCHEMA, bounded=True)
     q = engine.install("SELECT x FROM R ORDER BY x LIMIT 2", name="q")
     for text in ("SELECT x FROM R ORDER BY x LIMIT 3", "SELECT x FROM R ORDER BY k LIMIT 2"):
-        with pytest.raises(PenstockError) as caught:
+        with pytest.raises(ps.ChangeRefused) as caught:
             q.change(text)
         assert str(caught.value) == (
             "query 'q' holds no more rows for its end than its LIMIT asks for; a change cannot "

@@ -15,7 +15,7 @@ import pytest
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
-from penstock.errors import PenstockError
+from penstock.errors import ChangeRefused
 from penstock.oracle.oracle import Oracle
 from penstock.program.instructions import Change, CreateStream, Drop, Install
 from penstock.streams.events import End, Punctuation, Tuples
@@ -211,7 +211,7 @@ def test_what_is_no_change_is_refused_and_the_query_goes_on(text: str) -> None:
     engine.feed([*map(CreateStream, STREAMS), Install("q", START)])
     q = engine.queries["q"]
     for event in SCRIPT:
-        with pytest.raises(PenstockError) as caught:
+        with pytest.raises(ChangeRefused) as caught:
             q.change(text)
         assert str(caught.value) == f"{REFUSED[text]}\n{REMEDY}"
         engine.feed([event])
@@ -226,7 +226,7 @@ def test_a_derived_stream_keeps_its_columns() -> None:
     engine.feed([CreateStream(stream) for stream in STREAMS])
     derived = engine.sql("CREATE STREAM D AS SELECT id, x FROM R WHERE x > 5")
     q = engine.install("SELECT id FROM D")
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(ChangeRefused) as caught:
         derived.change("SELECT id, n FROM R")
     assert str(caught.value) == (
         "stream D has the columns (id int64, x int32); a change cannot make them (id int64, "

@@ -336,6 +336,7 @@ def test_metrics_count(engine: Engine) -> None:
         "window": [1, 2],
     }
     assert metrics == {
+        **{name: [] for name in ("groups", "panes", "modules", "windows_open")},
         "tuples_in": {"R": 1, "S": 2},
         "rows_out": 1,
         "shed": {},
@@ -393,10 +394,10 @@ def test_a_refused_statement_takes_no_position_and_changes_nothing(engine: Engin
 @pytest.mark.parametrize("name", ["pairs", "PAIRS", "R", "s"])
 def test_a_name_is_taken_once(engine: Engine, name: str) -> None:
     engine.install(PAIRS, name="pairs")
-    message = (
-        f"there is a stream or query named {name!r} already\n"
-        "Choose another name, or drop that one first."
-    )
+    remedy = "Choose another name, or leave it out: a stream that is there stays."
+    if name.lower() == "pairs":
+        remedy = "Choose another name, or drop that one first."
+    message = f"there is a stream or query named {name!r} already\n{remedy}"
     assert refusal(lambda: engine.install("SELECT id FROM R", name=name)) == message
     assert refusal(lambda: engine.sql(f"CREATE STREAM {name} (x INT)")) == message
     assert refusal(lambda: engine.sql(f"CREATE STREAM {name} AS SELECT id FROM R")) == message

@@ -14,7 +14,7 @@ from tests.engines.spark.in_process import Cluster, standing_in
 import penstock as ps
 from penstock.errors import InputError, PenstockError
 from penstock.program.compile import compile_plan
-from penstock.program.flow_choice import ANY_FLOW, FlowChoice, decide
+from penstock.program.flow_choice import ANY_FLOW, FLOWS, FlowChoice, decide
 from penstock.sql.bind import bind
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import parse_query
@@ -25,6 +25,13 @@ INNER = "SELECT r.id AS r, s.id AS s FROM R [ROWS 4] r JOIN S [ROWS 4] s ON r.x 
 LEFT = INNER.replace("JOIN", "LEFT JOIN")
 OUTER_ORDER = f"{INNER} EMIT ORDER outer"
 SELECT = "SELECT id FROM R"
+COUNT = "SELECT {} AS n FROM R [ROWS 4 SLIDE 4]"
+SUM = COUNT.format("SUM(x)")
+ALONE = "cores=2 (--cores 2) alone lets two threads divide the batches of an aggregate"
+BY_ALL = (
+    "the cores of the engine, ps.connect('spark', cores=2) (--cores 2), share the groups of an "
+    "aggregate by themselves"
+)
 EVERYWHERE: list[tuple[str, dict[str, Any], str]] = [
     (INNER, {"flow": "tree"},
      "unknown flow 'tree'\nWrite one of: three-step, shared, splitjoin, celljoin, handshake, "
@@ -34,9 +41,9 @@ EVERYWHERE: list[tuple[str, dict[str, Any], str]] = [
      "low-latency-handshake."),
     (INNER, {"cores": "2"}, "cores is '2'\nWrite a whole number."),
     (INNER, {"precision": 1.5, "order": "outer"}, "precision is 1.5\nWrite a whole number."),
-    (INNER, {"cores": 0}, "0 cores cannot share a join\nWrite a number from 1 to 1024."),
-    (INNER, {"cores": -3}, "-3 cores cannot share a join\nWrite a number from 1 to 1024."),
-    (INNER, {"cores": 1025}, "1025 cores cannot share a join\nWrite a number from 1 to 1024."),
+    (INNER, {"cores": 0}, "0 cores cannot share a query\nWrite a number from 1 to 1024."),
+    (INNER, {"cores": -3}, "-3 cores cannot share a query\nWrite a number from 1 to 1024."),
+    (INNER, {"cores": 1025}, "1025 cores cannot share a query\nWrite a number from 1 to 1024."),
     (INNER, {"flow": "splitjoin", "branching": 1},
      "a distribution tree with branching 1 does not branch\nWrite 2 or more, or leave it out: 8."),
     (INNER, {"precision": 0, "order": "outer"},
@@ -62,6 +69,15 @@ LOCAL: list[tuple[str, dict[str, Any], str]] = [
     (INNER, {"flow": "celljoin", "branching": 4},
      "the flow celljoin has no distribution tree to branch\n"
      "Leave the branching out, or ask for the flow splitjoin."),
+    *[(SUM, {"flow": flow},
+       f"the flow {flow} is asked for, and the query has no join that cores could share\n"
+       f"Leave the flow out; {ALONE}.") for flow in FLOWS],
+    (SUM, {"branching": 2},
+     "a branching of 2 is asked for, and the query has no join that cores could share\n"
+     f"Leave the branching out; {ALONE}."),
+    (SELECT, {"flow": "shared", "cores": 2},
+     "the flow shared is asked for, and the query has no join that cores could share\n"
+     "Leave the flow out."),
 ]  # fmt: skip
 ELSEWHERE = "run it on the embedded engine: ps.connect('local') (--engine local)."
 ON_SPARK: list[tuple[str, dict[str, Any], str]] = [
@@ -89,6 +105,12 @@ ON_SPARK: list[tuple[str, dict[str, Any], str]] = [
     (INNER, {"cores": 2},
      "a query on Spark cannot have 2 cores of its own: all queries of an engine share its tasks\n"
      "Give the cores to connect: ps.connect('spark', cores=2)."),
+    (SUM, {"flow": "splitjoin"},
+     "the flow splitjoin is asked for, and the query has no join that cores could share\n"
+     f"Leave the flow out; {BY_ALL}."),
+    (SELECT, {"flow": "splitjoin"},
+     "the flow splitjoin is asked for, and the query has no join that cores could share\n"
+     "Leave the flow out."),
 ]  # fmt: skip
 
 
@@ -144,11 +166,17 @@ def test_a_flow_that_a_change_cannot_have_is_refused() -> None:
         assert q.text == INNER
 
 
-def test_a_derived_stream_may_have_any_flow() -> None:
+def test_the_flow_of_a_reader_is_not_that_of_a_derived_stream() -> None:
     with ps.connect("local") as engine:
         engine.sql(f"{STREAMS}; CREATE STREAM T AS {LEFT}")
-        q = engine.install("SELECT r FROM T", flow="handshake")
-        assert (engine.queries["T"].flow, q.flow) == (ANY_FLOW, FlowChoice("handshake"))
+        text = "SELECT a.r FROM T [ROWS 1] AS a JOIN S [ROWS 1] AS b ON a.s = b.id"
+        q = engine.install(text, flow="handshake", cores=1)
+        assert (engine.queries["T"].flow, q.flow) == (ANY_FLOW, FlowChoice("handshake", 1))
+
+
+DIVIDED = (
+    "cores: 2 threads divide each batch of the aggregate that has many tuples for a group and pane"
+)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +196,25 @@ def test_a_derived_stream_may_have_any_flow() -> None:
         (SELECT, {"admission": "shed"},
          ["order none", "flow: none, since there is no join to share",
           "admission shed: input is dropped while its output is almost full"]),
+        (SUM, {}, ["order none", "flow: none, since there is no join to share"]),
+        (SUM, {"cores": 2}, ["flow: none, since there is no join to share", DIVIDED]),
+        (COUNT.format("LAST(x)"), {"cores": 2},
+         ["flow: none, since there is no join to share",
+          "cores: one thread aggregates, since threads cannot share LAST(x)"]),
+        (COUNT.format("COUNT(DISTINCT x)"), {"cores": 2},
+         ["flow: none, since there is no join to share",
+          "cores: one thread aggregates, since threads cannot share COUNT(DISTINCT x)"]),
+        ("SELECT MAX(w) AS n FROM W [ROWS 4 SLIDE 4]", {"cores": 2},
+         ["flow: none, since there is no join to share",
+          "cores: one thread aggregates, since threads cannot share MAX(w)"]),
+        ("SELECT COUNT(*) AS n FROM R [RANGE 4 SLIDE 4 WATTR x]", {"cores": 2, "kernel": "wid"},
+         ["flow: none, since there is no join to share",
+          "cores: one thread aggregates, since the kernel wid has its modules look in turn"]),
     ],
 )  # fmt: skip
 def test_explain_says_the_flow_and_why(sql: str, options: dict[str, Any], lines: list[str]) -> None:
     with ps.connect("local") as engine:
-        engine.sql(STREAMS)
+        engine.sql(f"{STREAMS}; CREATE STREAM W (w STRING)")
         text = engine.explain(sql, **options).splitlines()
         assert text[-len(lines) :] == lines
         assert engine.install(sql, **options).explain().splitlines() == text
@@ -207,6 +249,32 @@ def test_spark_has_splitjoin_and_remembers_what_was_asked_for(tmp_path: Path) ->
             (0, [4, 3], [8, 6]),
             (1, [4, 3], [8, 6]),
         ]
+
+
+def test_spark_says_where_an_aggregate_is_folded_and_who_has_its_groups() -> None:
+    window = "FROM R [RANGE 4 SLIDE 4 WATTR x]"
+    folds = (
+        "folding: tasks that read the log send partial results for each pane and group, unless a "
+        "query of another kind reads the stream too"
+    )
+    nothing = "flow: none, since there is no join to share"
+    with standing_in(Cluster()), ps.connect("spark", cores=2) as engine:
+        engine.sql(STREAMS)
+        for text, lines in {
+            f"SELECT COUNT(*) AS n {window} GROUP BY id": [
+                nothing, folds, "distribution: groups divided among 2 cores by id",
+            ],
+            f"SELECT COUNT(*) AS n {window}": [
+                nothing, folds,
+                "distribution: one core (an aggregate without GROUP BY has one group)",
+            ],
+            f"SELECT LAST(id) AS n {window}": [
+                "order none", nothing,
+                "distribution: one core (an aggregate sees every tuple in its order)",
+            ],
+        }.items():  # fmt: skip
+            assert engine.explain(text).splitlines()[-3:] == lines
+            assert engine.install(text).explain().splitlines()[-3:] == lines
 
 
 def test_a_saved_engine_keeps_the_choice(tmp_path: Path) -> None:

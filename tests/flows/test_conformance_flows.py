@@ -18,7 +18,7 @@ from tests.flows.ways import WAYS, Way, small_steps
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import ScriptError
-from penstock.program.flow_choice import UNORDERED
+from penstock.program.flow_choice import UNORDERED, FlowChoice
 from penstock.program.kernel_choice import KERNELS
 from penstock.streams.script import InstallStep, parse_script
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
@@ -42,10 +42,17 @@ def meant(script: str) -> ReplayResult:
 
 
 @functools.cache
+def joins(script: str) -> bool:
+    """Whether a query of the script has a join, which a flow can share."""
+    steps = parse_script(script)
+    return any(isinstance(step, InstallStep) and JOIN.search(step.sql) for step in steps)
+
+
+@functools.cache
 def kernels(script: str) -> list[str | None]:
     """The kernels that can serve every join of the script."""
     serving: list[str | None] = [None]
-    for kernel in KERNELS if JOIN.search(script) else ():
+    for kernel in KERNELS if joins(script) else ():
         try:
             replay_text(script, Engine(), 1000, kernel=kernel)
         except ScriptError as refused:
@@ -83,28 +90,29 @@ def refusal(script: str, way: Way) -> str | None:
 
 
 def cases() -> Iterator[Any]:
-    """Scripts and ways; of scripts without a join, in which flows have nothing to do, one way."""
+    """Scripts and ways; scripts without a join can have no flow, only cores."""
     numbers = itertools.count()
     for path in SCRIPTS:
         script = path.read_text(encoding="utf-8")
-        for way in WAYS if JOIN.search(script) else WAYS[1:2]:
+        for way in WAYS if joins(script) else WAYS[1:2]:
             yield pytest.param(next(numbers), script, way, id=f"{path.stem}-{way}")
 
 
 @pytest.mark.parametrize("number, script, way", list(cases()))
 def test_a_script_means_the_same(number: int, script: str, way: Way) -> None:
     refused = refusal(script, way)
+    choice = way.choice() if joins(script) else FlowChoice(cores=way.cores)
     for order, kernel in itertools.product(way.orders, kernels(script)):
         number += 1
         batch = BATCHES[number // 2 % 2]
         told = f"order {order}, kernel {kernel}, batch {batch}"
         if refused is not None:
             with pytest.raises(ScriptError) as error:
-                replay_text(script, Engine(), batch, order, kernel, way.choice())
+                replay_text(script, Engine(), batch, order, kernel, choice)
             assert str(error.value) == refused, told
             continue
         text = script if order == "inner" else script.replace("expect ordered", "expect")
-        result = replay_text(text, Engine(), batch, order, kernel, way.choice())
+        result = replay_text(text, Engine(), batch, order, kernel, choice)
         assert result.failures == [], told
         if order == "inner":
             assert result.lines == meant(script).lines, told

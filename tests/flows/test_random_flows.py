@@ -20,6 +20,7 @@ from tests.test_random_scripts import BATCHES, SIZES, check, on_oracle, run_on
 
 from penstock.engines.local.engine import Engine
 from penstock.program.instructions import Install
+from penstock.replay_options import Asked, has_join
 from penstock.streams.events import Tuples
 
 SPECIAL = re.compile(r"\b(LEFT|RIGHT|FULL|SEMI|ANTI) JOIN\b")
@@ -37,11 +38,11 @@ def kernels_in_plain_python() -> Iterator[None]:
 
 
 class Sharing:
-    """An engine all of whose queries have one flow and order; before every batch an empty one."""
+    """An engine all of whose joins have one flow and order; before every batch an empty one."""
 
     def __init__(self, way: Way, order: str, batch_rows: int) -> None:
         self._engine = Engine(batch_rows=batch_rows)
-        self._asked = {"order": order, "flow": way.choice()}
+        self._asked = Asked(order, None, way.choice())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -51,8 +52,12 @@ class Sharing:
         for event in events:
             if isinstance(event, Tuples):
                 given.append(Tuples(event.stream, event.batch.slice(0, 0)))
-            given.append(replace(event, **self._asked) if isinstance(event, Install) else event)
+            given.append(self._sharing(event) if isinstance(event, Install) else event)
         self._engine.feed(given)
+
+    def _sharing(self, install: Install) -> Install:
+        asked = self._asked if has_join(install.text) else self._asked.without_join()
+        return replace(install, order=asked.order, flow=asked.flow)
 
 
 def settled(engine: Sharing) -> Sharing:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.errors import PenstockError
+from penstock.errors import ChangeRefused
 from penstock.program.blocks import Program
 from penstock.program.compile import check_change
 
@@ -164,7 +164,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("before", "after", "message"), REFUSED)
 def test_refused(program: Callable[..., Program], before: str, after: str, message: str) -> None:
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(ChangeRefused) as caught:
         check_change("q", program(before), program(after))
     assert str(caught.value) == message
 
@@ -174,7 +174,7 @@ def test_modules_keep_their_size(program: Callable[..., Program]) -> None:
     other = FROM.replace("90", "120")
     check_change("q", before, program(f"SELECT COUNT(*), MAX(x) {FROM} WHERE x > 1", "wid"))
     check_change("q", before, program(f"SELECT COUNT(*) {FROM.replace(']', ' SLACK 9]')}", "wid"))
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(ChangeRefused) as caught:
         check_change("q", before, program(f"SELECT COUNT(*) {other}", "wid"))
     assert str(caught.value) == (
         "query 'q' runs on the kernel 'wid', whose modules have taken tuples in for the windows "

@@ -78,6 +78,17 @@ def test_a_kernel_of_aggregates_leaves_the_join_its_own(program: Callable[..., P
 
 REFUSED = [
     (
+        "SELECT COUNT(*) FROM B",
+        "hash",
+        "the kernel 'hash' is for joins, and the query has none\n"
+        "Leave the kernel out, or write one for aggregates: panes, wid.",
+    ),
+    (
+        "SELECT k FROM R",
+        "nested-loop",
+        "the kernel 'nested-loop' is for joins, and the query has none\nLeave the kernel out.",
+    ),
+    (
         "SELECT k FROM R",
         "wid",
         "the kernel 'wid' is for aggregates, and the query has none\n"
@@ -116,10 +127,3 @@ def test_a_kernel_that_cannot_serve_is_refused(
     with pytest.raises(InputError) as caught:
         program(sql, kernel)
     assert str(caught.value) == message
-
-
-def test_a_kernel_of_joins_says_nothing_where_there_is_none(
-    program: Callable[..., Program],
-) -> None:
-    (aggregate,) = program("SELECT COUNT(*) FROM B", "hash").aggregates
-    assert aggregate.kernel == "panes"

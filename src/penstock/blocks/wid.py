@@ -208,9 +208,13 @@ class WindowModules:
         return self._rows.nbytes
 
     def measures(self, opened: int) -> dict[str, int]:
-        """How many modules there are, and how many windows that have a tuple and are open."""
+        """How many modules there are, and how many windows that have a tuple and are open.
+
+        There are no panes.
+        """
         windows = self.filled(opened, HIGHEST)
         return {
+            "panes": 0,
             "modules": self.control.count + self.control.added(windows),
             "windows_open": len(windows),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import PenstockError
+from penstock.errors import ChangeRefused
 from penstock.oracle.held import Held
 from penstock.sql.plan import Aggregate, Join, Plan, Union
 from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute
@@ -11,7 +11,7 @@ from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute
 def check_change(name: str, old: Plan, new: Plan) -> None:
     """Refuse what a change cannot be: other streams, another kind of join, window or time."""
     if _shape(old) != _shape(new):
-        raise PenstockError(
+        raise ChangeRefused(
             f"query {name!r} cannot be changed to other streams, another kind of join, or another "
             "kind of window or time attribute",
             "Install it as a new query and drop this one.",
@@ -21,7 +21,7 @@ def check_change(name: str, old: Plan, new: Plan) -> None:
     if Held.is_for(old) and old.limit is not None:
         _check_limit(name, old, new, old.limit)
     if Held.is_for(old) and isinstance(old.body, Union) and old.schema != new.schema:
-        raise PenstockError(
+        raise ChangeRefused(
             f"query {name!r} holds the rows of its UNION ALL for its end; a change cannot give it "
             "other columns",
             "Install it as a new query and drop this one.",
@@ -31,7 +31,7 @@ def check_change(name: str, old: Plan, new: Plan) -> None:
 def _check_limit(name: str, old: Plan, new: Plan, limit: int) -> None:
     """A query with a LIMIT need not hold rows that others come before: they may be gone."""
     if old.sort != new.sort or new.limit is None or new.limit > limit:
-        raise PenstockError(
+        raise ChangeRefused(
             f"query {name!r} holds no more rows for its end than its LIMIT asks for; a change "
             "cannot give it another ORDER BY or a larger LIMIT",
             "Install it as a new query and drop this one.",
@@ -83,8 +83,8 @@ def _start(window: AggregateWindow) -> int | None:
     return window.start if isinstance(window, Sliding) else None
 
 
-def _refused(name: str, what: str) -> PenstockError:
-    return PenstockError(
+def _refused(name: str, what: str) -> ChangeRefused:
+    return ChangeRefused(
         f"the aggregate {name!r} cannot be changed to {what}",
         "Install it as a new query and drop this one.",
     )

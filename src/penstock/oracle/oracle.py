@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from penstock.errors import InputError, PenstockError
+from penstock.errors import ChangeRefused, InputError, PenstockError
 from penstock.oracle.aggregate import Stopped
 from penstock.oracle.change import check_change
 from penstock.oracle.query import QueryRun
@@ -101,7 +101,7 @@ class Oracle:
         plan = self._bind(text)
         check_change(name, query.plan, plan)
         if name.lower() in self._sources and plan.schema != query.plan.schema:
-            raise PenstockError(
+            raise ChangeRefused(
                 f"a change cannot give the derived stream {name} other columns",
                 "Derive a stream of another name.",
             )

@@ -7,7 +7,7 @@ RANGE must put no border inside a pane.
 
 from __future__ import annotations
 
-from penstock.errors import PenstockError
+from penstock.errors import ChangeRefused
 from penstock.program.blocks import AggregateRows
 from penstock.sql.expressions import Expression
 from penstock.streams.windows import AggregateWindow, Sliding, as_written
@@ -18,19 +18,19 @@ NEW_QUERY = "Install it as a new query and drop this one."
 def check_aggregate_change(name: str, before: AggregateRows, after: AggregateRows) -> None:
     """Refuse what the running aggregate cannot become."""
     if before.groups != after.groups:
-        raise PenstockError(
+        raise ChangeRefused(
             f"query {name!r} groups by {_groups(before.groups)}; a change cannot make it group by "
             f"{_groups(after.groups)}",
             NEW_QUERY,
         )
     if before.emit_empty != after.emit_empty:
-        raise PenstockError(
+        raise ChangeRefused(
             f"a change cannot {'add' if after.emit_empty else 'take'} EMIT EMPTY "
             f"{'to' if after.emit_empty else 'from'} query {name!r}",
             NEW_QUERY,
         )
     if not _same_steps(before, after):
-        raise PenstockError(
+        raise ChangeRefused(
             f"query {name!r} has the windows {_clause(before)}; a change may alter their RANGE (or "
             f"ROWS) and SLACK, but cannot make them {_clause(after)}",
             NEW_QUERY,
@@ -38,7 +38,7 @@ def check_aggregate_change(name: str, before: AggregateRows, after: AggregateRow
     _check_borders(name, before.window, after.window)
     one, other = before.window, after.window
     if before.kernel == "wid" and one is not None and other is not None and one.size != other.size:
-        raise PenstockError(
+        raise ChangeRefused(
             f"query {name!r} runs on the kernel 'wid', whose modules have taken tuples in for the "
             f"windows {_clause(before)}; a change cannot make them {_clause(after)}",
             NEW_QUERY,
@@ -81,7 +81,7 @@ def _check_borders(
     multiple = "a multiple of SLIDE"
     lengths = f"{multiple}, or one plus {rest}" if rest else multiple
     word = "RANGE" if isinstance(before, Sliding) else "ROWS"
-    raise PenstockError(
+    raise ChangeRefused(
         f"query {name!r} has the windows {as_written(before)}; windows {as_written(after)} would "
         "begin inside the panes that it keeps",
         f"Write as {word} {lengths}{_ticks(before) if rest else ''}; or install it as a new query "

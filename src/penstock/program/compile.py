@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.errors import PenstockError
+from penstock.errors import ChangeRefused
 from penstock.program.aggregate_change import NEW_QUERY, check_aggregate_change
 from penstock.program.aggregate_kernel import AGGREGATE_KERNELS, choose_aggregate_kernel
 from penstock.program.blocks import (
@@ -49,7 +49,7 @@ def check_change(name: str, old: Program, new: Program) -> None:
     """Refuse a change that is not one: other streams, another join kind, another kind of window."""
     why = _not_a_change(name, old, new)
     if why is not None:
-        raise PenstockError(why, NEW_QUERY)
+        raise ChangeRefused(why, NEW_QUERY)
     for before, after in zip(old.aggregates, new.aggregates, strict=True):
         check_aggregate_change(name, before, after)
 

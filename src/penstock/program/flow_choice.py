@@ -61,7 +61,7 @@ def check_choice(choice: FlowChoice) -> None:
         raise InputError(f"unknown flow {choice.name!r}", f"Write one of: {', '.join(FLOWS)}.")
     if choice.cores is not None and not 1 <= choice.cores <= MOST_CORES:
         raise InputError(
-            f"{choice.cores} cores cannot share a join", f"Write a number from 1 to {MOST_CORES}."
+            f"{choice.cores} cores cannot share a query", f"Write a number from 1 to {MOST_CORES}."
         )
     if choice.name == "three-step" and (choice.cores or 1) > 1:
         raise InputError(
@@ -87,9 +87,26 @@ def check_choice(choice: FlowChoice) -> None:
         raise InputError(f"unknown admission {choice.admission!r}", "Write wait or shed.")
 
 
+ALONE = "cores=2 (--cores 2) alone lets two threads divide the batches of an aggregate"
+"""What cores do for an aggregate on the embedded engine."""
+
+
+def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> None:
+    """Refuse a flow for a query without a join; ``alone`` says what cores do for an aggregate."""
+    if program.joins or (choice.name is None and choice.branching is None):
+        return
+    asked = "flow" if choice.name is not None else "branching"
+    what = f"the flow {choice.name}" if asked == "flow" else f"a branching of {choice.branching}"
+    raise InputError(
+        f"{what} is asked for, and the query has no join that cores could share",
+        f"Leave the {asked} out{f'; {alone}' if program.aggregates else ''}.",
+    )
+
+
 def decide(choice: FlowChoice, program: Program) -> Flow:
     """The flow of a query's join; an error if the query cannot have what was asked for."""
     check_choice(choice)
+    check_joins(choice, program)
     precision = program.precision if choice.precision is None else choice.precision
     precision = min(precision, MOST_PRECISION)
     if choice.precision is not None and program.order == "none":

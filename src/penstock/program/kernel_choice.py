@@ -40,16 +40,25 @@ class _Usable:
 
 
 def check_kernel(plan: Plan, forced: str | None) -> None:
-    """Refuse a kernel that is none, and one for aggregates where nothing is aggregated.
+    """Refuse a kernel that is none, and one for what the query does not do.
 
-    One for joins says nothing about a query without a join.
+    A query that joins and aggregates can have one of either kind: the other is chosen for it.
     """
-    if forced is None or forced in KERNELS:
+    if forced is None:
         return
-    if forced not in AGGREGATE_KERNELS:
+    if forced not in (*KERNELS, *AGGREGATE_KERNELS):
         names = ", ".join((*KERNELS, *AGGREGATE_KERNELS))
         raise InputError(f"unknown kernel {forced!r}", f"Write one of: {names}.")
-    if not any(isinstance(select.source, Aggregate) for select in plan.selects):
+    sources = [select.source for select in plan.selects]
+    aggregates = [source for source in sources if isinstance(source, Aggregate)]
+    joins = [one for one in (*sources, *(a.source for a in aggregates)) if isinstance(one, Join)]
+    if forced in KERNELS and not joins:
+        others = f", or write one for aggregates: {', '.join(AGGREGATE_KERNELS)}"
+        raise InputError(
+            f"the kernel {forced!r} is for joins, and the query has none",
+            f"Leave the kernel out{others if aggregates else ''}.",
+        )
+    if forced in AGGREGATE_KERNELS and not aggregates:
         raise InputError(
             f"the kernel {forced!r} is for aggregates, and the query has none",
             f"Leave the kernel out, or write one for joins: {', '.join(KERNELS)}.",

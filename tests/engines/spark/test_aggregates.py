@@ -44,7 +44,7 @@ def test_explain_says_that_groups_are_shared_and_an_aggregate_without_is_not() -
         engine.sql("CREATE STREAM r (t int64, x int64)")
         counted = engine.explain("SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t]")
         assert counted.endswith(
-            "distribution: one core (an aggregate sees every tuple in its order)"
+            "distribution: one core (an aggregate without GROUP BY has one group)"
         )
         grouped = engine.explain("SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR t] GROUP BY x, t")
         assert grouped.endswith("distribution: groups divided among 3 cores by x, t")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.engines.spark.in_process import Cluster, connected, finish
 
+import penstock as ps
 from penstock.engines.local.engine import Engine as LocalEngine
 from penstock.engines.spark.host import Host
 from penstock.engines.spark.source import LogReader
@@ -154,3 +155,14 @@ def test_an_overflow_stops_its_query_alone(followed: list[bool]) -> None:
             "input\nSum a decimal: SUM(CAST((x * 92233720368547758) AS decimal(38, 0)))."
         )
         assert whole.failure is None and len(whole.drain()) > 0
+        for _ in range(2):
+            with pytest.raises(ps.QueryFailed) as error:
+                engine.wait()
+            assert error.value is fails.failure
+            assert isinstance(error.value.__cause__, ps.ResultDoesNotFit)
+        with pytest.raises(ps.ChangeRefused) as refused:
+            whole.change(ALL)
+        assert str(refused.value) == (
+            "query 'q1' groups by s; a change cannot make it group by nothing\n"
+            "Install it as a new query and drop this one."
+        )

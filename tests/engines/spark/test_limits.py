@@ -54,15 +54,15 @@ def test_a_query_that_fails_on_one_core_stops_on_all(
         other = engine.install("SELECT x FROM S WHERE x > 2", name="other")
         engine.push("R", numbers(0, 2))
         engine.push("S", numbers(0, 5))
-        with pytest.raises(ps.PenstockError) as error:
+        with pytest.raises(ps.QueryFailed) as error:
             finish(engine)
-        assert str(error.value) == message
+        assert (str(error.value), error.value.__cause__) == (message, None)
         whole = [{"r": r, "s": s} for s in range(3) for r in range(2)]
         assert query.rows().to_pylist() == whole, "the first core's rows of 3 and 4 are not whole"
         assert other.rows().to_pylist() == [{"x": 3}, {"x": 4}]
     with connected(cluster, **options) as engine:
         engine.push("S", numbers(5, 6))
-        with pytest.raises(ps.PenstockError) as error:
+        with pytest.raises(ps.QueryFailed) as error:
             finish(engine)
         assert str(error.value) == message
         assert engine.queries["all"].rows().num_rows == 0

@@ -14,11 +14,11 @@ from penstock.engines.local.memory import check_memory
 from penstock.engines.local.singles import Singles
 from penstock.engines.shared.pieces import Event, Piece, pieces
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.processing import Processing, QueryFailed
+from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.statements import run_statements
-from penstock.errors import InputError
+from penstock.errors import InputError, QueryFailed
 from penstock.program.blocks import Program
 from penstock.program.compile import compile_plan
 from penstock.program.explain import explain
@@ -214,10 +214,11 @@ class Engine:
         order, precision
             Override its EMIT ORDER.
         kernel
-            Forces nested-loop, hash, band or sorted; of aggregates panes or wid.
+            Forces nested-loop, hash, band or sorted of its joins; panes or wid of its aggregates.
         flow, cores, branching
             How so many cores share its joins: three-step, shared, splitjoin (whose distribution
-            tree branches so many ways), celljoin, handshake or low-latency-handshake.
+            tree branches so many ways), celljoin, handshake or low-latency-handshake. Cores alone
+            also divide the batches of an aggregate that reads a stream.
         admission
             ``wait``: while its output is full, ``push`` waits. ``shed``: its input is dropped.
         """
@@ -267,6 +268,8 @@ class Engine:
 
     def push(self, stream: str, data: object) -> None:
         """Append tuples to a stream, in arrival order.
+
+        :class:`QueryFailed` is raised if a query fails by them; all others have taken them.
 
         ``data``: an Arrow table or batch, a pandas or Polars frame, a list of dicts. A record that
         does not fit the stream's types becomes a dead letter; the others go on.

@@ -24,9 +24,10 @@ from penstock.blocks.run import Run
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.single import SingleJoin
 from penstock.engines.local.physical import PythonForm, one_row_bytes, python_form, with_type
+from penstock.engines.shared.failure import failure_of
 from penstock.engines.shared.loose_rows import LooseRows, Source
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.processing import Processing, failure_of
+from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.program.blocks import (

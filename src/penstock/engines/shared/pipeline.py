@@ -307,9 +307,10 @@ class Pipeline:
 
 
 def _aggregate_measures(blocks: list[AggregateBlock]) -> dict[str, Any]:
-    """How many groups, panes and open windows aggregates have; nothing if there are none."""
+    """Of each aggregate, how many groups, panes or window modules, and open windows it has."""
     found = [block.measures() for block in blocks]
-    return {name: [one[name] for one in found] for name in (found[0] if found else {})}
+    names = ("groups", "panes", "modules", "windows_open")
+    return {name: [one[name] for one in found] for name in names}
 
 
 def can_share(program: Program) -> bool:

@@ -17,11 +17,12 @@ from penstock.blocks.run import (
     concatenate,
     empty_run,
 )
+from penstock.engines.shared.failure import failure_of
 from penstock.engines.shared.memory import keep_freed_memory
 from penstock.engines.shared.pieces import Event, Piece
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, Running
-from penstock.errors import PenstockError, ResultDoesNotFit
+from penstock.errors import PenstockError, QueryFailed
 from penstock.kernels.merging import places_of
 from penstock.program.instructions import (
     Change,
@@ -175,9 +176,9 @@ class Processing(Generic[Q]):
 
     def _instruct(
         self, instruction: Instruction, position: int
-    ) -> Generator[Q, None, PenstockError | None]:
+    ) -> Generator[Q, None, QueryFailed | None]:
         """Do what is asked, or refuse it; returns the failure of a query that was to end whole."""
-        failure: PenstockError | None = None
+        failure: QueryFailed | None = None
         if isinstance(instruction, CreateStream):
             self._registry.create(instruction)
         elif isinstance(instruction, Install):
@@ -204,13 +205,13 @@ class Processing(Generic[Q]):
 
         Only flows whose tuples meet late have any left.
         """
-        failure: PenstockError | None = None
+        failure: QueryFailed | None = None
         for query in list(self._registry.queries.values()):
             failure = (yield from self._complete(query)) or failure
         if failure is not None:
             raise failure
 
-    def _complete(self, query: Q) -> Generator[Q, None, PenstockError | None]:
+    def _complete(self, query: Q) -> Generator[Q, None, QueryFailed | None]:
         """Let a query make the rows that it has left; returns why it cannot."""
         if query.failure is not None or not query.here:
             return None
@@ -259,26 +260,3 @@ class Processing(Generic[Q]):
         if query.derived and any(len(run) or run.controls for run in made):
             self._note(query.name.lower(), made, runs)
             yield from self._process(runs, [])
-
-
-class QueryFailed(PenstockError):
-    """A query cannot go on; every other one has taken the input."""
-
-
-def failure_of(query: Q, error: Exception) -> PenstockError:
-    """The error of a query that cannot go on; it names what happened inside."""
-    if isinstance(error, ResultDoesNotFit):
-        stopped = QueryFailed(
-            f"query {query.name!r} is stopped: {error.what}; every other query has taken the input",
-            error.remedy,
-        )
-        stopped.__cause__ = error
-        return stopped
-    what = error.what if isinstance(error, PenstockError) else error
-    failure = QueryFailed(
-        f"query {query.name!r} has failed and is stopped ({type(error).__name__}: {what}); "
-        "every other query has taken the input",
-        "Drop it, and install it again once its cause is mended; this is a defect of Penstock.",
-    )
-    failure.__cause__ = error
-    return failure

@@ -17,7 +17,7 @@ from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.loose_rows import LooseRows, Source
 from penstock.engines.shared.running import Letter, count, letter_batch, written
 from penstock.engines.shared.shedding import RANGES, Shedding
-from penstock.errors import BufferFull, PenstockError
+from penstock.errors import BufferFull, QueryFailed
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import ANY_FLOW, FlowChoice
 
@@ -83,7 +83,7 @@ class Query(Generic[H]):
         self.kernel: str | None = None
         self.flow: FlowChoice = ANY_FLOW
         self.here = True
-        self.failure: PenstockError | None = None
+        self.failure: QueryFailed | None = None
         self._last_metrics: dict[str, Any] | None = None
         self._engine = engine
         self._buffer_rows = buffer_rows

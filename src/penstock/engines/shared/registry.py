@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.engines.shared.pieces import Piece, check_event
 from penstock.engines.shared.running import Known
-from penstock.errors import InputError, PenstockError
+from penstock.errors import ChangeRefused, InputError
 from penstock.program.blocks import Program
 from penstock.program.compile import check_change, compile_plan
 from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice, decide
@@ -116,10 +116,10 @@ class Registry(Generic[Q]):
         if not name.strip():
             raise InputError("a query or stream needs a name", "Give one, or none at all.")
         if name.lower() in self.queries or name in self.catalog:
-            raise InputError(
-                f"there is a stream or query named {name!r} already",
-                "Choose another name, or drop that one first.",
-            )
+            remedy = "Choose another name, or leave it out: a stream that is there stays."
+            if name.lower() in self.queries:
+                remedy = "Choose another name, or drop that one first."
+            raise InputError(f"there is a stream or query named {name!r} already", remedy)
 
     def bind(self, sql: str) -> Plan:
         """A query bound to the streams there are."""
@@ -183,7 +183,7 @@ class Registry(Generic[Q]):
         flow = self.decide(query.flow, program)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
-            raise PenstockError(
+            raise ChangeRefused(
                 f"stream {query.name} has the columns {describe(query.schema)}; a change cannot "
                 f"make them {describe(program.schema)}, since queries may read it",
                 "Keep its columns, or derive a new stream.",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.blocks.run import Letters, Run
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.errors import PenstockError
+from penstock.errors import QueryFailed
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import FlowChoice
 from penstock.streams.batches import plain
@@ -71,7 +71,7 @@ class Running(Known, Protocol):
     """A query whose blocks are here, or would be: ``here`` is False where another core has them."""
 
     here: bool
-    failure: PenstockError | None
+    failure: QueryFailed | None
     pipeline: Pipeline
 
     @property

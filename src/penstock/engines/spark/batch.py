@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.engines.shared.failure import load_failure
 from penstock.engines.shared.query import Result
 from penstock.engines.shared.running import Letter
 from penstock.engines.spark.results import MergedRows, deliveries, merged
-from penstock.errors import PenstockError
+from penstock.errors import QueryFailed
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Batch:
     number: int
     rows: dict[int, list[Result]] = field(default_factory=dict)
     letters: dict[int, list[Letter]] = field(default_factory=dict)
-    failures: dict[int, PenstockError] = field(default_factory=dict)
+    failures: dict[int, QueryFailed] = field(default_factory=dict)
     measures: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
     at: dict[int, int] = field(default_factory=dict)
 
@@ -56,7 +57,7 @@ def open_batch(number: int, table: pa.Table, cores: int) -> Batch:
             batch.measures.append((query, delivery.core, delivery.json()))
         else:
             cut[query] = min(delivery.position, cut.get(query, delivery.position))
-            batch.failures.setdefault(query, PenstockError(*delivery.json()))
+            batch.failures.setdefault(query, load_failure(delivery.json()))
     for query, found in parts.items():
         # One core's rows are in order as they come.
         one = [Result(part.batch, part.positions) for part in found]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.blocks.folded_run import foldable
 from penstock.blocks.run import Share
 from penstock.engines.shared.pipeline import can_share
 from penstock.program.blocks import AggregateRows, OrderRows, Program
@@ -49,6 +50,8 @@ def describe(program: Program, cores: int) -> str:
         names = ", ".join(str(key.expression) for key in program.aggregates[0].keys)
         return f"distribution: groups divided among {cores} cores by {names}"
     if aggregates:
+        if foldable(program) is not None:
+            return "distribution: one core (an aggregate without GROUP BY has one group)"
         what = "an aggregate" if isinstance(aggregates[0], AggregateRows) else "ORDER BY"
         return f"distribution: one core ({what} sees every tuple in its order)"
     if not can_share(program):

@@ -361,7 +361,7 @@ class Engine:
         return True
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until everything that was pushed has been processed and its rows can be drained."""
+        """Wait until what was pushed is processed; :class:`QueryFailed` if a query has failed."""
         position = self.position
         if not self.wait_for(position, math.inf if timeout is None else timeout):
             raise EngineFailure(

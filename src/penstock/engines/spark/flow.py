@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from penstock.errors import InputError
 from penstock.program.blocks import Program
-from penstock.program.flow_choice import Flow, FlowChoice, check_choice, decide
+from penstock.program.flow_choice import Flow, FlowChoice, check_choice, check_joins, decide
 
 FLOW = "splitjoin"
 """Its cores never speak with one another, so they can be tasks of a stage of Spark."""
@@ -20,6 +20,13 @@ WHY_NOT = {
     "handshake": _MESSAGES,
     "low-latency-handshake": _MESSAGES,
 }
+
+
+SHARED_BY_ALL = (
+    "the cores of the engine, ps.connect('spark', cores=2) (--cores 2), share the groups of an "
+    "aggregate by themselves"
+)
+"""What cores do for an aggregate on Spark."""
 
 
 def check_on_spark(choice: FlowChoice) -> None:
@@ -54,7 +61,9 @@ def decide_on_spark(choice: FlowChoice, program: Program, cores: int) -> Flow:
             "engine share its tasks",
             f"Give the cores to connect: ps.connect('spark', cores={choice.cores}).",
         )
-    return replace(decide(replace(choice, name=FLOW), program), cores=cores)
+    check_joins(choice, program, SHARED_BY_ALL)
+    name = FLOW if program.joins else None
+    return replace(decide(replace(choice, name=name), program), name=FLOW, cores=cores)
 
 
 def explain_on_spark(choice: FlowChoice, flow: Flow, program: Program) -> str:

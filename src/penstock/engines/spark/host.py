@@ -19,9 +19,10 @@ import pyarrow as pa
 from penstock.blocks.folded_run import FoldedRun, foldable, takes
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.blocks.run import Letters, Run
+from penstock.engines.shared.failure import failure_of, load_failure, save_failure
 from penstock.engines.shared.pieces import Event, pieces
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.processing import Processing, failure_of
+from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Letter, count, written
 from penstock.engines.shared.saved import load_registry, save_registry
@@ -31,7 +32,7 @@ from penstock.engines.spark.flow import decide_on_spark
 from penstock.engines.spark.folding import FOLDED, FoldedFrame
 from penstock.engines.spark.frames import Frame, ipc, unpack
 from penstock.engines.spark.state import BlockChunks
-from penstock.errors import PenstockError, StateError
+from penstock.errors import PenstockError, QueryFailed, StateError
 from penstock.program.blocks import Program
 from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice
 from penstock.program.instructions import Instruction
@@ -99,7 +100,7 @@ class HostedQuery:
         self.flow: FlowChoice = ANY_FLOW
         self.here = placement.here
         self._writes_letters = placement.writes_letters
-        self.failure: PenstockError | None = None
+        self.failure: QueryFailed | None = None
         self.failed_at = 0
         self.undrained = 0
         self.counts: dict[str, int] = {"rows_out": 0, "late": 0, "dead": 0}
@@ -355,11 +356,11 @@ class Host:
         self._processing.ignored_punctuations = saved["ignored"]
 
 
-def _failure(query: HostedQuery, error: PenstockError) -> Output:
+def _failure(query: HostedQuery, error: QueryFailed) -> Output:
     """Said again in every batch: other cores may go on with their share of the query, and the
     driver must know, after a restart too, that rows from this position on are not whole.
     """
-    text = json.dumps([error.what, error.remedy]).encode()
+    text = json.dumps(save_failure(error)).encode()
     return Output("failure", query.number, query.failed_at, 0, "", text)
 
 
@@ -373,7 +374,7 @@ def _save_query(query: HostedQuery, store: StateStore) -> dict[str, Any]:
     return {
         "counts": query.counts,
         "tuples_in": query.tuples_in,
-        "failure": None if failure is None else [failure.what, failure.remedy],
+        "failure": None if failure is None else save_failure(failure),
         "failed_at": query.failed_at,
         "blocks": blocks,
     }
@@ -382,7 +383,7 @@ def _save_query(query: HostedQuery, store: StateStore) -> dict[str, Any]:
 def _load_query(query: HostedQuery, saved: dict[str, Any], chunks: Mapping[str, bytes]) -> None:
     query.counts, query.tuples_in = saved["counts"], saved["tuples_in"]
     if saved["failure"] is not None:
-        query.failure = PenstockError(*saved["failure"])
+        query.failure = load_failure(saved["failure"])
         query.failed_at = saved["failed_at"]
         return
     for number, block in query.pipeline.blocks.items():

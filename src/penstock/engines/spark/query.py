@@ -45,9 +45,7 @@ class Placed:
             return {"tuples_in": {}, "rows_out": 0}
         first = said[0]
         summed = ("expression_failures", "comparisons", "matches", "window_bytes")
-        aggregates = [
-            one for one in ("panes", "windows_open", "modules", "modules_added") if one in first
-        ]
+        aggregates = [one for one in ("panes", "modules", "windows_open") if one in first]
         return {
             "tuples_in": dict(first["tuples_in"]),
             "rows_out": sum(one["counts"]["rows_out"] for one in said),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.engines.shared.failure import load_failure
 from penstock.engines.spark.dataframes.job import QUERY, Job, text_of
 from penstock.engines.spark.dataframes.sequencer import Taken, keys_of
 from penstock.engines.spark.frames import from_ipc, one_batch
@@ -18,7 +19,7 @@ from penstock.engines.spark.host import Host, HostOptions, Output
 from penstock.engines.spark.partial_frames import unpack_partial
 from penstock.engines.spark.state import FORMAT
 from penstock.engines.spark.trigger import CoreStore, Head, HostMemory
-from penstock.errors import PenstockError, StateError
+from penstock.errors import StateError
 from penstock.program.instructions import CreateStream, Install, Instruction
 from penstock.streams.events import End, Punctuation
 
@@ -147,7 +148,7 @@ class Worker:
     def _made(self, outputs: Iterable[Output]) -> Iterator[Made]:
         for output in outputs:
             if output.kind == "failure":
-                raise PenstockError(*json.loads(output.payload))
+                raise load_failure(json.loads(output.payload))
             if output.kind == "rows":
                 yield Made("rows", output.rows, output.payload)
             elif output.kind == "letters":
