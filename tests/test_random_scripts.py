@@ -186,7 +186,7 @@ SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
 BATCHES = st.sampled_from((1, 2, 7, 1000))
 # The fuzz profile asks for more than this, and gets it.
 MANY = settings(max_examples=max(450, settings().max_examples))
-SOME = settings(max_examples=max(140, settings().max_examples))
+SOME = settings(max_examples=max(200, settings().max_examples))
 
 
 @MANY
