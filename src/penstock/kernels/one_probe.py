@@ -43,12 +43,13 @@ class OneShape:
 
 
 def generate_one(predicate: Predicate, shape: OneShape) -> str:
-    """The source of ``kernel(segments, first, indexed, longest, lo, hi, out, keys…, …)``.
+    """The source of ``kernel(segments, first, indexed, until, lo, hi, out, keys…, …)``.
 
     After the probe's keys come the stored columns, keys and the validities that there are, and the
     constants. Entries ``lo .. hi - 1`` are live, of which ``first`` is at index 0 of the columns;
-    those from ``indexed`` on are in no segment. It returns how many partners there are, with their
-    entry numbers in ``out`` in no order, and how many candidates were met.
+    those from ``indexed`` on are in no segment. Once there are entries from ``until`` on, the index
+    is behind, and it returns LONG_TAIL; else how many partners there are, with their entry numbers
+    in ``out`` in no order, and how many candidates were met.
     """
     search = Search.of(predicate, shape.side, shape.keys, shape.stored)
     ours = predicate.keys[shape.side]
@@ -74,11 +75,11 @@ def generate_one(predicate: Predicate, shape: OneShape) -> str:
     return f"""{preamble("Looks for the partners of one tuple")}
 
 @nb.njit(nogil=True, cache=True, boundscheck=False)
-def kernel(segments, first, indexed, longest, lo, hi, out, {", ".join(parameters)}):
+def kernel(segments, first, indexed, until, lo, hi, out, {", ".join(parameters)}):
     {indented(casts, 1)}
     found = 0
     met = 0
-    if hi - max(indexed, lo) > longest:
+    if hi > until:
         return {LONG_TAIL}, 0
     {indented(search.segments(places, scratch), 1)}
     start = min(max(indexed, lo), hi)
@@ -150,9 +151,9 @@ class OneProbe:
         self._segments = describe_segments(self._held)
         self._indexed = indexed_up_to(self._held)
         # What an index that is up to date has left out, it saw no use in; some more, it may.
-        self._longest = np.iinfo(np.int64).max
+        self._until = np.iinfo(np.int64).max
         if index is not None:
-            self._longest = following - self._indexed + entry_index.LONGEST_TAIL
+            self._until = following + entry_index.LONGEST_TAIL
         self._out: Indices = np.empty(FEW, np.int64)
         self.met = 0
 
@@ -175,7 +176,7 @@ class OneProbe:
             return None
         while True:
             found, met = self._kernel(
-                self._segments, first, self._indexed, self._longest, lo, hi, self._out,
+                self._segments, first, self._indexed, self._until, lo, hi, self._out,
                 *keys, *columns, *constants,
             )  # fmt: skip
             if found != MANY_PARTNERS:
