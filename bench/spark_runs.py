@@ -132,5 +132,6 @@ def stock_session(spark: SparkSession) -> SparkSession:
     With its 200 partitions Spark is several times slower on so few cores.
     """
     stock = spark.newSession()
+    stock.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
     stock.conf.set("spark.sql.shuffle.partitions", str(CORES))
     return stock

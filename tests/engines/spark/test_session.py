@@ -6,8 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from penstock.engines.spark.session import quick_files
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 START = """
@@ -32,6 +36,20 @@ def test_spark_starts_quietly_without_java_and_stops_with_its_last_user(tmp_path
         [sys.executable, "-c", START], capture_output=True, text=True, env=environment
     )
     assert (done.stdout, done.stderr) == ("3 127.0.0.1\nNone\n", "")
+
+
+@pytest.mark.parametrize(
+    ("master", "chosen", "set_by_us"),
+    [("local[2]", None, True), ("local", "a.Class", False), ("spark://host:7077", None, False)],
+)
+def test_checkpoints_on_one_machine_are_written_without_running_programs(
+    master: str, chosen: str | None, set_by_us: bool
+) -> None:
+    spark: Any = SimpleNamespace(
+        conf={"spark.sql.streaming.checkpointFileManagerClass": chosen} if chosen else {},
+        sparkContext=SimpleNamespace(master=master),
+    )
+    assert bool(quick_files(spark)) is set_by_us
 
 
 def test_importing_penstock_does_not_import_spark() -> None:

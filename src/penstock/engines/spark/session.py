@@ -32,6 +32,16 @@ STREAMING = {
 }
 """What a session needs for our queries; set on a session of our own beside the user's."""
 
+_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_QUICK_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""How checkpoints are written on one machine. Where Spark would choose for itself, it runs a
+program ten times to write one file: eight times readlink and twice chmod."""
+
+_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Columns that Spark writes for Python are not checked at every value."""
+
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -58,7 +68,7 @@ class Session:
         self._ours = ours
         self._open = True
         self.spark = spark.newSession()
-        for name, value in STREAMING.items():
+        for name, value in {**STREAMING, **quick_files(spark)}.items():
             self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(cores))
 
@@ -144,10 +154,12 @@ def _start(master: str | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     java = java_home(find_java())
-    options = f"-Dlog4j2.configurationFile=file:{QUIET}"
+    options = f"-Dlog4j2.configurationFile=file:{QUIET} {_ARROW}"
     builder = SparkSession.builder.master(master or "local[2]").appName("penstock")
     for name, value in _LOCAL.items():
         builder = builder.config(name, value)
+    if _is_local(master):
+        builder = builder.config(_FILES, _QUICK_FILES)  # for the logs of sources too
     builder = builder.config("spark.driver.extraJavaOptions", options)
     builder = builder.config("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", "2g"))
     # Workers must find what this interpreter finds; a bare python3 may be another one.
@@ -161,6 +173,20 @@ def _start(master: str | None) -> SparkSession:
                 f"Spark does not start ({type(error).__name__}: {error})",
                 "Set PENSTOCK_SPARK_LOG to a file and try again; the file then has the reason.",
             ) from error
+
+
+def quick_files(spark: SparkSession) -> dict[str, str]:
+    """The setting by which a session on this machine writes checkpoints faster, or none.
+
+    A choice of the user's stays. On a cluster Spark's own choice does, since checkpoints are on a
+    file system that has a better way to replace a file.
+    """
+    chosen = spark.conf.get(_FILES, None)
+    return {_FILES: _QUICK_FILES} if chosen is None and _is_local(spark.sparkContext.master) else {}
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
 
 
 @contextmanager
