@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 
 from penstock.engines.spark import column_chunks
-from penstock.engines.spark.column_chunks import MOST_CHUNKS, Column, ColumnChunks
+from penstock.engines.spark.column_chunks import (
+    MOST_CHUNKS,
+    Column,
+    ColumnChunks,
+    unpacked_columns,
+)
 
 
 class Store:
     def __init__(self) -> None:
         self.chunks: dict[str, bytes] = {}
         self.puts: list[str] = []
+        self.deletes: list[str] = []
 
     def put(self, key: str, data: bytes) -> None:
         self.chunks[key] = data
@@ -20,6 +26,7 @@ class Store:
 
     def delete(self, key: str) -> None:
         del self.chunks[key]
+        self.deletes.append(key)
 
 
 def panes(versions: dict[int, int]) -> dict[str, Column]:
@@ -51,12 +58,29 @@ def test_chunks_of_panes_that_changed_are_written(monkeypatch: pytest.MonkeyPatc
     store, chunks = Store(), ColumnChunks("0/0")
     versions = dict.fromkeys(range(20), 1)
     chunks.save(panes(versions), store)
+    before = dict(store.chunks)
     store.puts.clear()
     versions[3] = 2
     del versions[0]
     chunks.save(panes(versions), store)
-    assert store.puts == ["0/0/columns/rows/1/3"]
-    assert "0/0/columns/rows/1/0" not in store.chunks
+    [written], [deleted] = store.puts, store.deletes
+    assert sorted(unpacked_columns(store.chunks[written])) == sorted(panes({3: 2}))
+    assert sorted(unpacked_columns(before[deleted])) == sorted(panes({0: 1}))
+
+
+def test_a_new_chunk_is_written_over_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_chunks, "FEWEST_BYTES", 1)
+    store, chunks = Store(), ColumnChunks("0/0")
+    chunks.save(panes(dict.fromkeys(range(20), 1)), store)
+    keys = set(store.chunks)
+    for first in range(1, 9):
+        store.puts.clear()
+        versions = dict.fromkeys(range(first, first + 20), 1)
+        summary = chunks.save(panes(versions), store)
+        assert len(store.puts) == 1 and set(store.chunks) == keys and not store.deletes
+        if first % 2:
+            chunks = ColumnChunks("0/0")
+            assert chunks.load(summary, store.chunks).keys() == panes(versions).keys()
 
 
 def test_small_panes_are_in_one_chunk_or_two() -> None:

@@ -3,13 +3,14 @@
 A pane (of the kernel ``wid``: a window) is a few small columns, ``row.<number>.<version>.<name>``,
 and one with the same number and version is the same. Neighbouring panes are in one chunk, so that
 there are a few chunks however many panes there are, and none is tiny: each costs a round trip to
-Spark. A chunk is
-written if a pane of it is new, has another version or is gone. Columns of other names are in one
-more chunk.
+Spark. A chunk is written if a pane of it is new, has another version or is gone. Since to delete
+one costs a round trip too, a new chunk is written over one whose panes are all gone, if there is
+one. Columns of other names are in one more chunk.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,7 @@ class ColumnChunks:
         self._prefix = prefix
         self._panes_per_chunk = 1
         self._written: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
 
     def save(self, columns: Mapping[str, Column], store: ChunkStore) -> dict[str, Any]:
         """Bring the store up to the columns; returns the summary to keep beside the chunks."""
@@ -42,16 +44,26 @@ class ColumnChunks:
         members: dict[str, dict[str, Column]] = {}
         for key, column in columns.items():
             members.setdefault(self._chunk_of(key), {})[key] = column
-        for name in [name for name in self._written if name not in members]:
-            store.delete(self._key(name))
-            del self._written[name]
-        for name, held in members.items():
+        gone = [place for place in self._written if place not in members]
+        for place in gone:
+            del self._written[place]
+        free = [self._names.pop(place) for place in gone]
+        for place, held in members.items():
             # Versions tell panes apart; of other columns only their content does.
-            mark: Any = sorted(held) if name != _REST else packed_columns(held)
-            if self._written.get(name) != mark:
-                store.put(self._key(name), mark if name == _REST else packed_columns(held))
-                self._written[name] = mark
-        return {"panes_per_chunk": self._panes_per_chunk, "chunks": sorted(members)}
+            mark: Any = sorted(held) if place != _REST else packed_columns(held)
+            if self._written.get(place) != mark:
+                if place not in self._names:
+                    self._names[place] = free.pop() if free else self._new_name()
+                data = mark if place == _REST else packed_columns(held)
+                store.put(self._key(self._names[place]), data)
+                self._written[place] = mark
+        for name in free:
+            store.delete(self._key(name))
+        return {"panes_per_chunk": self._panes_per_chunk, "chunks": sorted(self._names.values())}
+
+    def _new_name(self) -> str:
+        taken = set(self._names.values())
+        return next(name for name in map(str, itertools.count()) if name not in taken)
 
     def _fit(self, numbers: set[int], nbytes: int) -> None:
         """Let chunks be so wide that there are neither too many of them nor too few."""
@@ -65,7 +77,7 @@ class ColumnChunks:
         self._panes_per_chunk = size
 
     def _chunk_of(self, key: str) -> str:
-        """Chunks of another width have other names, so that none is taken for one of them."""
+        """Where a column belongs; chunks of another width are others."""
         if not key.startswith("row."):
             return _REST
         size = self._panes_per_chunk
@@ -78,15 +90,17 @@ class ColumnChunks:
         for name in summary["chunks"]:
             data = chunks[self._key(name)]
             held = unpacked_columns(data)
-            self._written[name] = sorted(held) if name != _REST else bytes(data)
+            place = self._chunk_of(next(iter(held)))
+            self._written[place] = sorted(held) if place != _REST else bytes(data)
+            self._names[place] = name
             columns.update(held)
         return columns
 
     def forget(self, store: ChunkStore) -> None:
         """The block is gone: delete all its chunks."""
-        for name in self._written:
+        for name in self._names.values():
             store.delete(self._key(name))
-        self._written = {}
+        self._written, self._names = {}, {}
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/columns/{name}"
