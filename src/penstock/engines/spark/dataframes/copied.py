@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.engines.spark.frames import MOST_TUPLES
-from penstock.engines.spark.session import STREAMING
+from penstock.engines.spark.session import STREAMING, quick_files
 from penstock.errors import EnvironmentProblem, InputError
 
 SETTINGS = {
@@ -36,12 +36,13 @@ takes it as long as to write the row."""
 class Copied:
     """A copy of a session for so many cores: one of this process, or one of Spark Connect.
 
-    ``small`` tells that neither the tuples of a batch nor the frames of a trigger can be large.
+    ``bounded`` tells that so many rows as a batch has at most cannot be large, whatever they are.
     """
 
-    def __init__(self, spark: SparkSession, cores: int, small: bool = False) -> None:
+    def __init__(self, spark: SparkSession, cores: int, bounded: bool = False) -> None:
         self.spark: Any = _copy_remote(spark) if _is_remote(spark) else _copy_local(spark)
-        for name, value in {**SETTINGS, **(_NO_LIMIT if small else {})}.items():
+        files = {} if _is_remote(spark) else quick_files(spark)
+        for name, value in {**SETTINGS, **files, **(_NO_LIMIT if bounded else {})}.items():
             self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(cores))
 

@@ -7,7 +7,7 @@ would have a say in its zone, and Spark makes a timestamp of it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.engines.spark.dataframes.packing import PLACE, cast
-from penstock.engines.spark.dataframes.worker import Made
+from penstock.engines.spark.dataframes.worker import PARTS, Made
 from penstock.engines.spark.frames import from_ipc, one_batch
 
 _CARRIED = (
@@ -34,11 +34,9 @@ _CARRIED = (
     spark_types.BinaryType,
     spark_types.TimestampType,
 )
-_COUNTED: dict[str, pa.DataType] = {
-    "number": pa.int64(),
-    "kind": pa.string(),
-    "count": pa.int64(),
-}
+_COUNTED = ("kind", "count")
+_KINDS = ("rows", "taken", "held", "late", "dead", "loads", *PARTS)
+"""What a row of the operator can be; it says so by its place here."""
 
 
 @dataclass(frozen=True)
@@ -47,34 +45,46 @@ class Direct:
 
     schema: pa.Schema
 
-    def frame(self, number: int, made: Made) -> pd.DataFrame:
-        """What a core made, as rows of the operator: each row of the result, or one count."""
-        columns = [pa.nulls(1, field.type) for field in self.schema]
-        count, length = made.count, 1
-        if made.kind == "rows":
+    def frames(self, outputs: Iterable[Made]) -> Iterator[pd.DataFrame]:
+        """What a core made, as rows of the operator; all counts of a trigger come at its end."""
+        counts: list[Made] = []
+        last: list[Any] | None = None
+        for made in outputs:
+            if made.kind != "rows":
+                counts.append(made)
+                continue
+            if last is not None:
+                yield self._frame(last, [])
             batch = one_batch(from_ipc(made.payload))
             given = batch.columns[: -len(PLACE)]
-            columns = [cast(a, f.type) for a, f in zip(given, self.schema, strict=True)]
-            count, length = 1, batch.num_rows
-        counted = [np.full(length, number), pa.repeat(made.kind, length), np.full(length, count)]
-        arrays: list[Any] = [*counted, *columns]
-        names = [*_COUNTED, *self.schema.names]
-        types = [*_COUNTED.values(), *(field.type for field in self.schema)]
+            last = [cast(a, f.type) for a, f in zip(given, self.schema, strict=True)]
+        # One frame less: each takes Spark milliseconds, however small it is.
+        yield self._frame(last or [pa.nulls(0, f.type) for f in self.schema], counts)
+
+    def _frame(self, rows: Sequence[Any], counts: Sequence[Made]) -> pd.DataFrame:
+        length = len(rows[0])
+        kinds = np.zeros(length + len(counts), np.int8)
+        kinds[length:] = [_KINDS.index(made.kind) for made in counts]
+        numbers = np.ones(length + len(counts), np.int64)
+        numbers[length:] = [made.count for made in counts]
+        columns = [pa.concat_arrays([a, pa.nulls(len(counts), a.type)]) for a in rows]
+        arrays = dict(zip((*_COUNTED, *self.schema.names), (kinds, numbers, *columns), strict=True))
         return pd.DataFrame(
             {
-                name: pd.Series(pd.arrays.ArrowExtensionArray(pa.array(array, kind)))
-                for name, kind, array in zip(names, types, arrays, strict=True)
-            }
+                name: pd.Series(pd.arrays.ArrowExtensionArray(pa.array(array)))
+                for name, array in arrays.items()
+            },
+            copy=False,
         )
 
     @property
     def spark_schema(self) -> str:
         """The columns of the operator."""
-        kinds = [f"{f.name} {_KINDS[f.type]}" for f in self.schema]
-        return ", ".join(["number long, kind string, count long", *kinds])
+        columns = [f"{f.name} {_TYPES[f.type]}" for f in self.schema]
+        return ", ".join([f"{_COUNTED[0]} byte, {_COUNTED[1]} long", *columns])
 
 
-_KINDS: dict[Any, str] = {
+_TYPES: dict[Any, str] = {
     pa.bool_(): "boolean",
     pa.int8(): "byte",
     pa.int16(): "short",
@@ -96,6 +106,11 @@ def direct_of(columns: spark_types.StructType, zone: str) -> Direct | None:
         kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
         fields.append(pa.field(f"c{place}", kind))
     return Direct(pa.schema(fields))
+
+
+def code_of(kind: str) -> Any:
+    """What the column ``kind`` has for what is of this kind."""
+    return F.lit(_KINDS.index(kind)).cast("byte")
 
 
 def selected(columns: spark_types.StructType) -> Iterator[Any]:

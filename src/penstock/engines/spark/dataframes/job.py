@@ -71,10 +71,8 @@ class Job:
     update: bool = False
 
     @property
-    def small(self) -> bool:
-        """Whether its tuples have a width, and there is but one partial result for every pane."""
-        if self.partial is None or self.partial.keys:
-            return False
+    def has_width(self) -> bool:
+        """Whether all its tuples take the same number of bytes."""
         kinds = [field.type for lane in self.lanes for field in lane.stream.schema]
         return all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kinds)
 

@@ -20,7 +20,7 @@ from penstock.engines.spark.dataframes.sequencer import keys_of
 from penstock.engines.spark.dataframes.worker import Made, Packed, Watch, Worker
 from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
 from penstock.engines.spark.host import POSITION, TIE, HostOptions
-from penstock.engines.spark.partial_frames import pack_partial
+from penstock.engines.spark.partial_frames import pack_partial, pieces_of
 from penstock.program.blocks import AggregateRows
 from penstock.program.compile import compile_plan
 from penstock.sql.bind import bind
@@ -143,7 +143,8 @@ class PackPartials(Pack):
     def _frames(self, folding: Folding) -> Batches:
         parts = folding.parts(len(self.groups))
         for group, part in zip(self.groups, parts, strict=True):
-            yield self._row(pack_partial(part), group)
+            for piece in pieces_of(pack_partial(part)):
+                yield self._row(piece, group)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.blocks.partial_batch import PartialBatch
 from penstock.engines.spark.dataframes.check import Wish
 from penstock.engines.spark.dataframes.copied import Copied
-from penstock.engines.spark.dataframes.direct import Direct, direct_of, selected
+from penstock.engines.spark.dataframes.direct import Direct, code_of, direct_of, selected
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.native import computed, native, sifted
 from penstock.engines.spark.dataframes.packing import (
@@ -34,7 +34,7 @@ from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.frames import ipc
 from penstock.engines.spark.host import HostOptions
-from penstock.engines.spark.partial_frames import pack_partial
+from penstock.engines.spark.partial_frames import pack_partial, pieces_of
 from penstock.engines.spark.resident import core_ids
 from penstock.sql.expressions import conjuncts
 from penstock.streams.batches import no_rows
@@ -95,7 +95,10 @@ def sql(
     given = {**(streams or {}), **frames}
     ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters, output), cores)
     job, columns = ready.job, ready.columns
-    copied = Copied(ready.session, ready.cores, job.small)
+    direct = None
+    if job.partial is not None and not job.bounded:
+        direct = direct_of(columns, ready.zone)
+    copied = Copied(ready.session, ready.cores, direct is not None and job.has_width)
     inputs = []
     for lane in job.lanes:
         moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
@@ -103,15 +106,13 @@ def sql(
     if job.stateless:
         whole = computed(inputs[0], ready.plan, columns)
         return _computed(ready, inputs) if whole is None else whole
-    direct = None
-    if job.partial is not None and not job.bounded:
-        direct = direct_of(columns, ready.zone)
     made = _processed(job, inputs, copied, ready.cores, direct)
-    counts = [_count(F.sum, kind).alias(metric) for metric, kind in COUNTS.items()]
-    slowest = [_count(F.max, part).alias(part) for part in PARTS]
+    code: Callable[[str], Any] = F.lit if direct is None else code_of
+    counts = [_count(F.sum, code(kind)).alias(metric) for metric, kind in COUNTS.items()]
+    slowest = [_count(F.max, code(part)).alias(part) for part in PARTS]
     made = made.observe(name, *counts, *slowest)
     if direct is not None:
-        return made.where(F.col("kind") == "rows").select(*selected(columns))
+        return made.where(F.col("kind") == code("rows")).select(*selected(columns))
     unpack = Unpack(job, to_arrow_schema(columns, timezone=ready.zone))
     if job.ordered:
         return made.repartition(1).mapInArrow(UnpackInOrder(unpack), columns)
@@ -150,8 +151,8 @@ def _processed(
         divided=job.keys is not None or job.partial is not None,
     )
     if job.always:
-        row = (0, next(iter(core_of)), False, pack_nothing(job))
-        packs.append(copied.spark.createDataFrame([row], PACKED))
+        rows = [(0, next(iter(core_of)), False, one) for one in pack_nothing(job)]
+        packs.append(copied.spark.createDataFrame(rows, PACKED))
     packed = reduce(_union, packs)
     if job.keys is None and job.partial is None:
         every = F.explode(F.array(*(F.lit(group) for group in core_of)))
@@ -159,13 +160,13 @@ def _processed(
     if job.bounded:
         run = Process(job, options, core_of)
         return packed.repartition(cores, "core").mapInArrow(run, MADE)
-    # The time that the trigger has in Spark's own log, so that a replay sees the same. Where nobody
-    # asks for it there is none: Spark compiles a plan with another time in it anew.
-    at = F.lit(0).cast("long") if job.idle is None else F.unix_millis(F.current_timestamp())
-    timed = packed.withColumn("at", at)
+    if job.idle is not None:
+        # The time that the trigger has in Spark's own log, so that a replay sees the same. Where
+        # nobody asks for it there is none: Spark compiles a plan with another time in it anew.
+        packed = packed.withColumn("at", F.unix_millis(F.current_timestamp()))
     core = JobCore(job, options, core_of, direct)
     schema = MADE if direct is None else direct.spark_schema
-    return timed.groupBy("core").transformWithStateInPandas(core, schema, "Append", "None")
+    return packed.groupBy("core").transformWithStateInPandas(core, schema, "Append", "None")
 
 
 def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
@@ -178,11 +179,11 @@ def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
     return PackByKey(number, lane.stream.schema, lane.column, job.keys[number], groups)
 
 
-def pack_nothing(job: Job) -> bytes:
-    """A frame without tuples."""
+def pack_nothing(job: Job) -> list[bytes]:
+    """The payloads of a frame without tuples."""
     if job.partial is not None:
-        return pack_partial(PartialBatch())
-    return ipc(no_rows(job.lanes[0].stream.schema))
+        return list(pieces_of(pack_partial(PartialBatch())))
+    return [ipc(no_rows(job.lanes[0].stream.schema))]
 
 
 def _computed(ready: Ready, inputs: list[DataFrame]) -> DataFrame:
@@ -202,7 +203,7 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.unionAll(other)
 
 
-def _count(total: Callable[[Any], Any], kind: str) -> Any:
+def _count(total: Callable[[Any], Any], kind: Any) -> Any:
     return F.coalesce(total(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0))
 
 

@@ -16,7 +16,7 @@ from penstock.engines.spark.dataframes.job import QUERY, Job, text_of
 from penstock.engines.spark.dataframes.sequencer import Taken, keys_of
 from penstock.engines.spark.frames import from_ipc, one_batch
 from penstock.engines.spark.host import Host, HostOptions, Output
-from penstock.engines.spark.partial_frames import unpack_partial
+from penstock.engines.spark.partial_frames import joined_pieces, unpack_partial
 from penstock.engines.spark.state import FORMAT
 from penstock.engines.spark.trigger import CoreStore, Head, HostMemory
 from penstock.errors import StateError
@@ -118,7 +118,7 @@ class Worker:
 
     def _merge(self, packed: Iterable[Packed], watch: Watch, last: bool) -> Iterator[Made]:
         """Take partial results, which the partitions of the input have made."""
-        parts = [unpack_partial(one.payload) for one in packed]
+        parts = [unpack_partial(data) for data in joined_pieces(one.payload for one in packed)]
         watch.spent("input_ms")
         if self.position == 0:
             yield from self._made(self._host.process(self._instructions()))
