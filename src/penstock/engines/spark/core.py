@@ -16,6 +16,7 @@ from penstock.engines.spark.frames import Frame
 from penstock.engines.spark.host import Host, HostOptions, Output
 from penstock.engines.spark.store import SparkStore
 from penstock.engines.spark.trigger import HostMemory, trigger
+from penstock.engines.spark.workers import begin_task
 
 OUTPUT_SCHEMA = (
     "core int, kind string, query long, position long, rows long, schema string, payload binary"
@@ -49,6 +50,7 @@ class Core(StatefulProcessor):
         self._core_of = core_of
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        begin_task()
         self._store = open_store(handle)
 
     def handleInputRows(

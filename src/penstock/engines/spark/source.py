@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from penstock.engines.spark import log
 from penstock.engines.spark.folding import folded, folds_in
 from penstock.engines.spark.frames import SPARK_SCHEMA
+from penstock.engines.spark.workers import begin_task
 
 REGISTRY = "registry.json"
 FOLDS = "folds"
@@ -103,6 +104,7 @@ class LogReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The frames; tuples that aggregates alone read may be folded, see ``folding.py``."""
+        begin_task()
         folds = folds_in(self._registry().get(FOLDS, {}))
         if folds:
             yield from folded(self._folder, partition.value, folds, self._partitions)

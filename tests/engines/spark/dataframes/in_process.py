@@ -138,8 +138,8 @@ class Cluster:
         schema = self.job.lanes[number].stream.schema
         pack = pack_of(self.job, number, tuple(range(self.cores)))
         for batch in pack(iter([batch_of(rows).select(schema.names)])):
-            frame = batch.to_pylist()[0]
-            yield frame["core"], Packed(number, self.at, frame["payload"], frame["mark"])
+            for row in batch.to_pylist():
+                yield row["core"], Packed(number, self.at, row["payload"], row["mark"])
 
     def rows(self) -> list[Row]:
         """All rows so far, in the order that the cores together give them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,9 @@ _PLACED: list[pa.Field[Any]] = [
 ]
 _PACKED = pa.schema([*_PLACED, _COLUMNS[-1]])
 
+_PIECES = 16_384
+"""So many pieces of partial results leave Python at once, at most."""
+
 PLACE = (POSITION, TIE)
 """The last columns of rows on their way: what puts those of all cores in one order."""
 
@@ -74,11 +77,17 @@ class Pack:
     def _frame(
         self, part: pa.RecordBatch, group: int | None = None, mark: bool = False
     ) -> pa.RecordBatch:
-        return self._row(ipc(part), group, mark)
+        return self._rows([ipc(part)], group, mark)
 
-    def _row(self, payload: bytes, group: int | None, mark: bool = False) -> pa.RecordBatch:
-        row = {"lane": self.lane, "core": group, "mark": mark, "payload": payload}
-        return pa.RecordBatch.from_pylist([row], schema=_PACKED)
+    def _rows(self, payloads: list[bytes], group: int | None, mark: bool = False) -> pa.RecordBatch:
+        placed = (self.lane, group, mark)
+        columns = [
+            pa.array([value] * len(payloads), field.type)
+            for value, field in zip(placed, _PLACED, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(
+            [*columns, pa.array(payloads, pa.binary())], schema=_PACKED
+        )
 
 
 @dataclass(frozen=True)
@@ -143,8 +152,9 @@ class PackPartials(Pack):
     def _frames(self, folding: Folding) -> Batches:
         parts = folding.parts(len(self.groups))
         for group, part in zip(self.groups, parts, strict=True):
-            for piece in pieces_of(pack_partial(part)):
-                yield self._row(piece, group)
+            pieces = pieces_of(pack_partial(part))
+            while some := list(islice(pieces, _PIECES)):
+                yield self._rows(some, group)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.worker import Packed, Worker, trigger
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.trigger import HostMemory
+from penstock.engines.spark.workers import begin_task
 
 MEMORY: HostMemory[Worker] = HostMemory(most=4)
 """Of this worker process; Spark gives an operator no other place to keep anything in."""
@@ -41,6 +42,7 @@ class JobCore(StatefulProcessor):
         self._core_of = core_of
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        begin_task()
         self._store = open_store(handle)
 
     def handleInputRows(

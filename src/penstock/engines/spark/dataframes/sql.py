@@ -36,6 +36,7 @@ from penstock.engines.spark.frames import ipc
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.partial_frames import pack_partial, pieces_of
 from penstock.engines.spark.resident import core_ids
+from penstock.engines.spark.workers import InWorker
 from penstock.sql.expressions import conjuncts
 from penstock.streams.batches import no_rows
 
@@ -115,8 +116,8 @@ def sql(
         return made.where(F.col("kind") == code("rows")).select(*selected(columns))
     unpack = Unpack(job, to_arrow_schema(columns, timezone=ready.zone))
     if job.ordered:
-        return made.repartition(1).mapInArrow(UnpackInOrder(unpack), columns)
-    return made.mapInArrow(unpack, columns)
+        return made.repartition(1).mapInArrow(InWorker(UnpackInOrder(unpack)), columns)
+    return made.mapInArrow(InWorker(unpack), columns)
 
 
 def explain(
@@ -140,7 +141,7 @@ def _processed(
     """Frames that the cores have made of the inputs; ``direct``, rows."""
     core_of = core_ids(copied.spark, cores)
     packs = [
-        frame.mapInArrow(pack_of(job, number, tuple(core_of)), PACKED)
+        frame.mapInArrow(InWorker(pack_of(job, number, tuple(core_of))), PACKED)
         for number, frame in enumerate(inputs)
     ]
     options = HostOptions(
@@ -159,7 +160,7 @@ def _processed(
         packed = packed.withColumn("core", every)
     if job.bounded:
         run = Process(job, options, core_of)
-        return packed.repartition(cores, "core").mapInArrow(run, MADE)
+        return packed.repartition(cores, "core").mapInArrow(InWorker(run), MADE)
     if job.idle is not None:
         # The time that the trigger has in Spark's own log, so that a replay sees the same. Where
         # nobody asks for it there is none: Spark compiles a plan with another time in it anew.
@@ -193,7 +194,7 @@ def _computed(ready: Ready, inputs: list[DataFrame]) -> DataFrame:
     if len(selects) == 1:
         inputs = [sifted(inputs[0], [native(term) for term in conjuncts(selects[0].where)])]
     parts = [
-        frame.mapInArrow(Compute(ready.job, number, schema), ready.columns)
+        frame.mapInArrow(InWorker(Compute(ready.job, number, schema)), ready.columns)
         for number, frame in enumerate(inputs)
     ]
     return reduce(_union, parts)
