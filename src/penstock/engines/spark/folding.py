@@ -1,9 +1,9 @@
 """Tuples are folded where the log is read, so that partial results go to the cores instead.
 
-Which aggregates there are is a hint: the driver writes it beside the log, and whoever reads a
-segment folds for those it finds there. A core merges what was folded for the very program that it
-has, if it may (:mod:`penstock.blocks.folded_run`); if it may not, it reads the tuples from the log,
-which holds them until the trigger is committed. So the rows do not depend on the hint.
+Which aggregates there are is a hint: the driver writes its registry beside the log, and whoever
+reads a segment folds for those it finds there. A core merges what was folded for the very program
+that it has, if it may (:mod:`penstock.blocks.folded_run`); if it may not, it reads the tuples from
+the log, which holds them until the trigger is committed. So the rows do not depend on the hint.
 
 Neighbouring frames of a task are folded into one. Frames with tuples that are late or dead, or
 whose expressions fail, are left as they are.
@@ -11,10 +11,8 @@ whose expressions fail, are left as they are.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +23,7 @@ import pyarrow as pa
 
 from penstock.blocks.aggregate_clock import Closings
 from penstock.blocks.folded_run import FoldedRun, RunFolding, foldable
+from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running import Known
 from penstock.engines.spark import log
 from penstock.engines.spark.column_chunks import packed_columns, unpacked_columns
@@ -48,30 +47,18 @@ def key_of(stream: str, aggregate: AggregateRows) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def hint(queries: Iterable[Q]) -> dict[str, list[str]]:
-    """The streams that aggregates alone read which can be folded, as JSON can hold them."""
+def folds_in(registry: Registry[Q]) -> Folds:
+    """The streams that aggregates alone read which can be folded."""
     found: dict[str, list[AggregateRows]] = {}
     others: set[str] = set()
-    for query in queries:
+    for query in registry.queries.values():
         aggregate = None if query.derived else foldable(query.program)
         for scan in query.program.scans:
             if aggregate is None:
                 others.add(scan.stream.name.lower())
             else:
                 found.setdefault(scan.stream.name.lower(), []).append(aggregate)
-    return {
-        stream: [base64.b64encode(pickle.dumps(one)).decode() for one in aggregates]
-        for stream, aggregates in found.items()
-        if stream not in others
-    }
-
-
-def folds_in(saved: Mapping[str, list[str]]) -> Folds:
-    """What :func:`hint` was told."""
-    return {
-        stream: [pickle.loads(base64.b64decode(one)) for one in aggregates]
-        for stream, aggregates in saved.items()
-    }
+    return {stream: found[stream] for stream in found.keys() - others}
 
 
 @dataclass

@@ -13,7 +13,6 @@ from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.saved import load_registry, save_registry
 from penstock.engines.spark import log
 from penstock.engines.spark.checkpoint import Checkpoint
-from penstock.engines.spark.folding import hint
 from penstock.engines.spark.frames import Frame, pack, unpack
 from penstock.engines.spark.query import Placed
 from penstock.program.blocks import Program
@@ -94,7 +93,8 @@ class Recorder:
                 "names": self.names,
                 "numbers": self._numbers,
                 "numbered": [q.pipeline.number for q in self._registry.queries.values()],
-                "folds": hint(self._registry.queries.values()),
+                "windows_required": self._registry.catalog.windows_required,
+                "order_column": self._registry.order_column,
             }
         )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from penstock.engines.shared.registry import Registry
+from penstock.engines.shared.saved import load_registry
 from penstock.engines.spark import log
-from penstock.engines.spark.folding import folded, folds_in
+from penstock.engines.spark.flow import decide_on_spark
+from penstock.engines.spark.folding import Folds, folded, folds_in
 from penstock.engines.spark.frames import SPARK_SCHEMA
 from penstock.engines.spark.workers import begin_task
+from penstock.program.blocks import Program
+from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice
 
 REGISTRY = "registry.json"
-FOLDS = "folds"
-"""Where it has the aggregates whose tuples may be folded."""
 _PATIENCE, _LOOK = 0.25, 0.005
 """How many seconds an idle source waits for a segment, and how often it looks meanwhile."""
 
@@ -105,7 +110,7 @@ class LogReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The frames; tuples that aggregates alone read may be folded, see ``folding.py``."""
         begin_task()
-        folds = folds_in(self._registry().get(FOLDS, {}))
+        folds = known_folds(self._registry_text(), self._partitions)
         if folds:
             yield from folded(self._folder, partition.value, folds, self._partitions)
             return
@@ -118,6 +123,42 @@ class LogReader(DataSourceStreamReader):
 
     def _registry(self) -> dict[str, Any]:
         """What the driver last said of streams and queries."""
-        path = self._folder / REGISTRY
-        saved: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        saved: dict[str, Any] = json.loads(self._registry_text())
         return saved
+
+    def _registry_text(self) -> str:
+        path = self._folder / REGISTRY
+        return path.read_text() if path.exists() else "{}"
+
+
+@dataclass
+class _Noted:
+    """A query as a reader of the log knows it."""
+
+    name: str
+    program: Program
+    derived: bool
+    decided: Flow
+    order: str | None = None
+    kernel: str | None = None
+    flow: FlowChoice = ANY_FLOW
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.program.schema
+
+
+@functools.lru_cache(maxsize=4)
+def known_folds(registry: str, cores: int) -> Folds:
+    """The aggregates whose tuples may be folded, by what the driver wrote."""
+    saved = json.loads(registry)
+    if "windows_required" not in saved:
+        return {}  # nothing has been written yet, or by a version that did not say
+    known = Registry(
+        saved["windows_required"],
+        saved["order_column"],
+        _Noted,
+        lambda choice, program: decide_on_spark(choice, program, cores),
+    )
+    load_registry(known, saved)
+    return folds_in(known)
