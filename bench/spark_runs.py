@@ -126,12 +126,14 @@ def median(values: Iterable[float]) -> float:
     return float(statistics.median(values))
 
 
-def stock_session(spark: SparkSession) -> SparkSession:
+def stock_session(spark: SparkSession, own_files: bool = True) -> SparkSession:
     """A session of the same context with Spark's own settings, but as many partitions as cores.
 
-    With its 200 partitions Spark is several times slower on so few cores.
+    With its 200 partitions Spark is several times slower on so few cores. With ``own_files`` it
+    writes checkpoints as it would by itself, else as Penstock lets it.
     """
     stock = spark.newSession()
-    stock.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
+    if own_files:
+        stock.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
     stock.conf.set("spark.sql.shuffle.partitions", str(CORES))
     return stock
