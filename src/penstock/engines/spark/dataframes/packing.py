@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ import pyarrow as pa
 from penstock.blocks.folding import Folding
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.spark.cutting import cut, joined
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.partition import KeyedLane
 from penstock.engines.spark.dataframes.sequencer import keys_of
 from penstock.engines.spark.dataframes.worker import Made, Packed, Watch, Worker
 from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
 from penstock.engines.spark.host import POSITION, TIE, HostOptions
-from penstock.engines.spark.partial_frames import pack_partial, pieces_of
+from penstock.engines.spark.partial_frames import pack_partial
 from penstock.program.blocks import AggregateRows
 from penstock.program.compile import compile_plan
 from penstock.sql.bind import bind
@@ -46,9 +47,6 @@ _PLACED: list[pa.Field[Any]] = [
     pa.field("mark", pa.bool_()),
 ]
 _PACKED = pa.schema([*_PLACED, _COLUMNS[-1]])
-
-_PIECES = 16_384
-"""So many pieces of partial results leave Python at once, at most."""
 
 PLACE = (POSITION, TIE)
 """The last columns of rows on their way: what puts those of all cores in one order."""
@@ -77,9 +75,10 @@ class Pack:
     def _frame(
         self, part: pa.RecordBatch, group: int | None = None, mark: bool = False
     ) -> pa.RecordBatch:
-        return self._rows([ipc(part)], group, mark)
+        return self._rows(ipc(part), group, mark)
 
-    def _rows(self, payloads: list[bytes], group: int | None, mark: bool = False) -> pa.RecordBatch:
+    def _rows(self, payload: bytes, group: int | None, mark: bool = False) -> pa.RecordBatch:
+        payloads = list(cut(payload))
         placed = (self.lane, group, mark)
         columns = [
             pa.array([value] * len(payloads), field.type)
@@ -152,9 +151,7 @@ class PackPartials(Pack):
     def _frames(self, folding: Folding) -> Batches:
         parts = folding.parts(len(self.groups))
         for group, part in zip(self.groups, parts, strict=True):
-            pieces = pieces_of(pack_partial(part))
-            while some := list(islice(pieces, _PIECES)):
-                yield self._rows(some, group)
+            yield self._rows(pack_partial(part), group)
 
 
 @dataclass(frozen=True)
@@ -173,7 +170,7 @@ class Process:
         worker = Worker(self.job, replace(self.options, core=core))
         packed = _packed(chain([first], batches))
         for number, made in enumerate(worker.take(packed, Watch(), last=True)):
-            yield pa.RecordBatch.from_pylist([{"number": number, **vars(made)}], schema=_MADE)
+            yield pa.RecordBatch.from_pylist(made_rows(number, made), schema=_MADE)
 
 
 def _packed(batches: Batches) -> Iterator[Packed]:
@@ -249,12 +246,24 @@ def _made(batches: Batches) -> Iterator[Made]:
     return (made for _, made in _numbered(batches))
 
 
+def made_rows(number: int, made: Made) -> list[dict[str, Any]]:
+    """What a core made as rows of :data:`MADE`; the first of them has its count."""
+    pieces = enumerate(cut(made.payload))
+    said = {"number": number, "kind": made.kind}
+    return [{**said, "count": 0 if place else made.count, "payload": one} for place, one in pieces]
+
+
 def _numbered(batches: Batches) -> Iterator[tuple[int, Made]]:
     """Frames, each with its number among those that its core made in the trigger."""
+    for (number, kind, count), payload in joined(_made_pieces(batches)):
+        yield number, Made(kind, count, payload)
+
+
+def _made_pieces(batches: Batches) -> Iterator[tuple[tuple[int, str, int], memoryview]]:
     for batch in batches:
         columns: list[list[Any]] = [batch.column(i).to_pylist() for i in range(3)]
         for number, kind, count, payload in zip(*columns, batch.column(3), strict=True):
-            yield number, Made(kind, count, payload.as_buffer())
+            yield (number, kind, count), memoryview(payload.as_buffer())
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from penstock.engines.spark.core import open_store
 from penstock.engines.spark.dataframes.direct import Direct
 from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.packing import made_rows
 from penstock.engines.spark.dataframes.worker import Packed, Worker, trigger
 from penstock.engines.spark.host import HostOptions
 from penstock.engines.spark.trigger import HostMemory
@@ -54,7 +55,7 @@ class JobCore(StatefulProcessor):
             yield from self._direct.frames(outputs)
             return
         for number, made in enumerate(outputs):
-            yield pd.DataFrame([{"number": number, **vars(made)}])
+            yield pd.DataFrame(made_rows(number, made))
 
     def close(self) -> None:
         pass

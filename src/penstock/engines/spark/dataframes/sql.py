@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.blocks.partial_batch import PartialBatch
+from penstock.engines.spark.cutting import cut
 from penstock.engines.spark.dataframes.check import Wish
 from penstock.engines.spark.dataframes.copied import Copied
 from penstock.engines.spark.dataframes.direct import Direct, code_of, direct_of, selected
@@ -34,7 +35,7 @@ from penstock.engines.spark.dataframes.processor import JobCore
 from penstock.engines.spark.dataframes.worker import PARTS
 from penstock.engines.spark.frames import ipc
 from penstock.engines.spark.host import HostOptions
-from penstock.engines.spark.partial_frames import pack_partial, pieces_of
+from penstock.engines.spark.partial_frames import pack_partial
 from penstock.engines.spark.resident import core_ids
 from penstock.engines.spark.workers import InWorker
 from penstock.sql.expressions import conjuncts
@@ -96,10 +97,7 @@ def sql(
     given = {**(streams or {}), **frames}
     ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters, output), cores)
     job, columns = ready.job, ready.columns
-    direct = None
-    if job.partial is not None and not job.bounded:
-        direct = direct_of(columns, ready.zone)
-    copied = Copied(ready.session, ready.cores, direct is not None and job.has_width)
+    copied = Copied(ready.session, ready.cores, job.has_width)
     inputs = []
     for lane in job.lanes:
         moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
@@ -107,6 +105,9 @@ def sql(
     if job.stateless:
         whole = computed(inputs[0], ready.plan, columns)
         return _computed(ready, inputs) if whole is None else whole
+    direct = None
+    if job.partial is not None and not job.bounded:
+        direct = direct_of(columns, ready.zone)
     made = _processed(job, inputs, copied, ready.cores, direct)
     code: Callable[[str], Any] = F.lit if direct is None else code_of
     counts = [_count(F.sum, code(kind)).alias(metric) for metric, kind in COUNTS.items()]
@@ -182,9 +183,9 @@ def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
 
 def pack_nothing(job: Job) -> list[bytes]:
     """The payloads of a frame without tuples."""
-    if job.partial is not None:
-        return list(pieces_of(pack_partial(PartialBatch())))
-    return [ipc(no_rows(job.lanes[0].stream.schema))]
+    nothing = PartialBatch()
+    schema = job.lanes[0].stream.schema
+    return list(cut(ipc(no_rows(schema)) if job.partial is None else pack_partial(nothing)))
 
 
 def _computed(ready: Ready, inputs: list[DataFrame]) -> DataFrame:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.engines.shared.failure import load_failure
+from penstock.engines.spark.cutting import joined
 from penstock.engines.spark.dataframes.job import QUERY, Job, text_of
 from penstock.engines.spark.dataframes.sequencer import Taken, keys_of
 from penstock.engines.spark.frames import from_ipc, one_batch
 from penstock.engines.spark.host import Host, HostOptions, Output
-from penstock.engines.spark.partial_frames import joined_pieces, unpack_partial
+from penstock.engines.spark.partial_frames import unpack_partial
 from penstock.engines.spark.state import FORMAT
 from penstock.engines.spark.trigger import CoreStore, Head, HostMemory
 from penstock.errors import StateError
@@ -49,7 +50,7 @@ class Watch:
 
 
 class Packed(NamedTuple):
-    """Tuples of one stream on their way to the cores: the number of its lane, and an Arrow stream.
+    """A piece of tuples of one stream on their way to the cores: its lane, and an Arrow stream.
 
     ``at`` is the time of the trigger in milliseconds, the same when the trigger is replayed. A
     ``mark`` is no tuple for the core: it has the highest time that its stream has come to.
@@ -57,7 +58,7 @@ class Packed(NamedTuple):
 
     lane: int
     at: int
-    payload: bytes
+    payload: bytes | memoryview
     mark: bool = False
 
 
@@ -70,7 +71,7 @@ class Made:
 
     kind: str
     count: int
-    payload: bytes = b""
+    payload: bytes | memoryview = b""
 
 
 class Worker:
@@ -90,6 +91,7 @@ class Worker:
 
     def take(self, packed: Iterable[Packed], watch: Watch, last: bool = False) -> Iterator[Made]:
         """Take the tuples of a trigger; ``last`` if there will never be another one."""
+        packed = _whole(packed)
         if self._job.partial is not None:
             yield from self._merge(packed, watch, last)
             return
@@ -118,7 +120,7 @@ class Worker:
 
     def _merge(self, packed: Iterable[Packed], watch: Watch, last: bool) -> Iterator[Made]:
         """Take partial results, which the partitions of the input have made."""
-        parts = [unpack_partial(data) for data in joined_pieces(one.payload for one in packed)]
+        parts = [unpack_partial(one.payload) for one in packed]
         watch.spent("input_ms")
         if self.position == 0:
             yield from self._made(self._host.process(self._instructions()))
@@ -186,6 +188,12 @@ class Worker:
             )
         self._host.load(position, texts, chunks)
         self._sequencer.load(texts, chunks)
+
+
+def _whole(packed: Iterable[Packed]) -> Iterator[Packed]:
+    """The frames, of pieces in any order."""
+    for one, payload in joined((one, one.payload) for one in packed):
+        yield one._replace(payload=payload)
 
 
 def _counted(taken: Taken) -> Iterator[Made]:
