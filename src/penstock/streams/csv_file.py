@@ -7,7 +7,7 @@ and not the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
@@ -51,11 +51,26 @@ def _open(path: Path, types: dict[str, pa.DataType] | None, invalid: _InvalidRow
     watched = WatchedFile(path, source)
     try:
         with _reader(watched, types, invalid) as reader:
-            yield reader
+            try:
+                yield reader
+            finally:
+                _finish(watched, reader)
     except pa.ArrowInvalid:
         # A value may be too long for Arrow just because its quote is not closed.
         watched.read_to_end(BLOCK_BYTES)
         raise
+
+
+def _finish(watched: WatchedFile, reader: Any) -> None:
+    """Let the reader come to an end, if nobody wants the rest of the file.
+
+    It reads ahead in a thread of its own, which calls Python: if Python ended meanwhile, the whole
+    process would be aborted.
+    """
+    watched.stop()
+    with suppress(pa.ArrowException):
+        for _ in reader:
+            pass
 
 
 def _reader(file: Any, types: dict[str, pa.DataType] | None, invalid: _InvalidRows) -> Any:
@@ -76,8 +91,7 @@ def _reader(file: Any, types: dict[str, pa.DataType] | None, invalid: _InvalidRo
 
 def schema(path: Path) -> pa.Schema:
     """The columns of the header, with types inferred from the file's first block."""
-    with _open(path, None, _InvalidRows()) as reader:
-        found = reader.schema
+    found = _inferred(path)
     fields = [
         pa.field(
             f.name, pa.string() if pa.types.is_null(f.type) or pa.types.is_time(f.type) else f.type
@@ -87,10 +101,23 @@ def schema(path: Path) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _header(path: Path) -> list[str]:
-    with _open(path, None, _InvalidRows()) as reader:
-        names: list[str] = reader.schema.names
-    return names
+def _inferred(path: Path) -> pa.Schema:
+    """The columns as Arrow sees them in the first block; what follows it is not parsed."""
+    source: Any = pa.input_stream(str(path), compression="detect")
+    watched = WatchedFile(path, source)
+    head = b""
+    while len(head) < 2 * BLOCK_BYTES and (piece := watched.read(BLOCK_BYTES)):
+        head += piece
+    try:
+        # From memory, since a reader reads ahead in a thread of its own.
+        with _reader(pa.BufferReader(head), None, _InvalidRows()) as reader:
+            found: pa.Schema = reader.schema
+    except pa.ArrowInvalid:
+        watched.read_to_end(BLOCK_BYTES)  # as in _open
+        raise
+    finally:
+        watched.close()
+    return found
 
 
 def read(
@@ -98,7 +125,7 @@ def read(
 ) -> Iterator[tuple[int, Converted]]:
     """The file's events, each with the row (from 1, the header not counted) it begins at."""
     del batch_rows  # pyarrow cuts CSV by bytes
-    names = match_columns(stream, _header(path), str(path), extra=declared)
+    names = match_columns(stream, _inferred(path).names, str(path), extra=declared)
     invalid = _InvalidRows()
     row, reported = 1, 0
     with _open(path, dict.fromkeys(names, pa.binary()), invalid) as reader:

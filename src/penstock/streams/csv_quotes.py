@@ -100,6 +100,11 @@ class WatchedFile:
         self._path = path
         self._file = file
         self._watch = QuoteWatch()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let the file end here, for a reader that is ahead of who reads from it."""
+        self._stopped = True
 
     @property
     def closed(self) -> bool:
@@ -113,6 +118,8 @@ class WatchedFile:
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes, or all; InputError at the end of the file if a quote is open."""
+        if self._stopped:
+            return b""
         piece: bytes = self._file.read(size if size >= 0 else None)
         self._watch.take(piece)
         if self._watch.opened is not None and (not piece or size < 0):
@@ -125,5 +132,6 @@ class WatchedFile:
 
     def read_to_end(self, block: int) -> None:
         """Read what is left, to know whether a quote is open."""
+        self._stopped = False
         while self.read(block):
             pass
