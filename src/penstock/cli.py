@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
@@ -123,6 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character shows its number
             stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = lambda message, *_, **__: f"penstock: warning: {message}\n"
     try:
         app(arguments, prog_name="penstock")
     except PenstockError as error:

@@ -218,6 +218,28 @@ def test_punctuations_are_ints_or_moments() -> None:
     assert q.rows().to_pydict() == {"n": [3]}
 
 
+def test_a_punctuation_that_goes_back_is_ignored_counted_and_warned_of_once() -> None:
+    engine = ps.connect("local")
+    engine.sql("CREATE STREAM R (t TIMESTAMP, x INT) TIMESTAMP BY t; CREATE STREAM S (x INT)")
+    n = engine.sql("SELECT COUNT(*) FROM R [RANGE 1 SECOND SLIDE 1 SECOND WATTR t]")
+    start = datetime.datetime(2026, 1, 1)
+    engine.push("R", [{"t": start, "x": 1}])
+    engine.punctuate("R", start + datetime.timedelta(seconds=2))
+    assert len(n.rows()) == 1
+    with pytest.warns(UserWarning) as found:
+        engine.punctuate("R", start)
+        engine.punctuate("R", start)
+        engine.punctuate("S", 5, attribute="x")
+        engine.punctuate("S", 4, attribute="x")
+        engine.punctuate("S", 5, attribute="x")
+    assert [str(one.message) for one in found] == [
+        "a punctuation of stream R goes back, from TIMESTAMP '2026-01-01 00:00:02' to TIMESTAMP "
+        "'2026-01-01 00:00:00', and is ignored; the engine's ignored_punctuations counts all that "
+        "do"
+    ]
+    assert engine.ignored_punctuations == 3
+
+
 def test_a_punctuation_must_be_on_an_attribute_and_of_its_type(engine: Engine) -> None:
     assert refusal(lambda: engine.punctuate("R", 1, attribute="z")) == (
         "stream R has no attribute 'z'\nPunctuate one of: id, x."

@@ -169,7 +169,7 @@ class Engine:
     @property
     def ignored_punctuations(self) -> int:
         """How many punctuations said less than an earlier one."""
-        return self._processing.ignored_punctuations
+        return self._processing.backwards.count
 
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
         pipeline = Pipeline(program, self.compile_predicates, flow=flow, promises=derived)

@@ -17,6 +17,7 @@ from penstock.blocks.run import (
     concatenate,
     empty_run,
 )
+from penstock.engines.shared.backwards import Backwards, column_of
 from penstock.engines.shared.failure import failure_of
 from penstock.engines.shared.memory import keep_freed_memory
 from penstock.engines.shared.pieces import Event, Piece
@@ -50,7 +51,7 @@ class Processing(Generic[Q]):
         keep_freed_memory()
         self._registry = registry
         self.position = 0
-        self.ignored_punctuations = 0
+        self.backwards = Backwards()
 
     def execute(self, piece: Piece) -> Iterator[Q]:
         """Process a piece; yields a query whenever its output is full."""
@@ -107,15 +108,10 @@ class Processing(Generic[Q]):
             return [Ended(position)]
         stream = self._registry.catalog.get(name)
         assert stream is not None
-        attribute = event.attribute or stream.time
-        column = stream.index_of(attribute) if attribute is not None else None
         known = self._registry.promises.setdefault(name, {})
-        value: Any = event.value
-        if column in known and value <= known[column]:
-            self.ignored_punctuations += int(value < known[column])
+        if not self.backwards.is_new(event, stream, known):
             return []
-        known[column] = event.value
-        return [Promise(position, column, event.value)]
+        return [Promise(position, column_of(event, stream), event.value)]
 
     def _process(
         self, runs: dict[str, Run], dead: list[tuple[int, Malformed]], only: Q | None = None

@@ -192,6 +192,11 @@ class Engine:
         return self._recorder.position
 
     @property
+    def ignored_punctuations(self) -> int:
+        """How many punctuations said less than an earlier one, since this engine was connected."""
+        return self._recorder.backwards.count
+
+    @property
     def run_id(self) -> str:
         """Spark's name for the run of the query; the same as long as this engine is open."""
         return self._resident.run_id

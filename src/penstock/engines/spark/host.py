@@ -326,7 +326,7 @@ class Host:
                 **save_registry(self._registry),
                 "numbers": self._numbers,
                 "numbered": [query.number for query in self._registry.queries.values()],
-                "ignored": self._processing.ignored_punctuations,
+                "ignored": self._processing.backwards.count,
             }
         )
         if registry != self._saved_registry:
@@ -353,7 +353,7 @@ class Host:
             _load_query(query, json.loads(query.summary), chunks)
         self._numbers = saved["numbers"]
         self._processing.position = position
-        self._processing.ignored_punctuations = saved["ignored"]
+        self._processing.backwards.count = saved["ignored"]
 
 
 def _failure(query: HostedQuery, error: QueryFailed) -> Output:

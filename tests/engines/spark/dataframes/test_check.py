@@ -50,16 +50,16 @@ R, S = source("r"), source("s")
             {},
             "a join with a window that counts arrivals needs an arrival order, and the rows of a "
             "DataFrame have none\n"
-            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows as Spark "
-            "delivers them, with merge='arrival'.",
+            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows "
+            "trigger by trigger, in the order of their content, with merge='arrival'.",
         ),
         (
             "SELECT id FROM r EMIT ORDER outer",
             [R],
             {},
             "ordered output needs an arrival order, and the rows of a DataFrame have none\n"
-            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows as Spark "
-            "delivers them, with merge='arrival'.",
+            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows "
+            "trigger by trigger, in the order of their content, with merge='arrival'.",
         ),
         (
             COUNT,
@@ -155,8 +155,8 @@ R, S = source("r"), source("s")
             {},
             "an aggregate over a window that counts arrivals needs an arrival order, and the rows "
             "of a DataFrame have none\n"
-            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows as Spark "
-            "delivers them, with merge='arrival'.",
+            "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows "
+            "trigger by trigger, in the order of their content, with merge='arrival'.",
         ),
         (
             "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR ts]",
@@ -246,13 +246,18 @@ def test_the_order_waits_for_slack_without_a_watermark_too() -> None:
 
 def test_rows_that_change_are_those_of_partial_results() -> None:
     with pytest.raises(InputError) as error:
-        check_update(True, Distribution(None, 1, "one core"))
+        check_update(True, True, Distribution(None, 1, "one core"))
     assert str(error.value) == (
         "output='update' over a static DataFrame, whose rows come once\n"
         "Leave it out, or read the DataFrame with spark.readStream."
     )
     with pytest.raises(InputError) as error:
-        check_update(False, Distribution(None, 1, "one core"))
+        check_update(False, False, Distribution(None, 1, "every task by itself"))
+    assert str(error.value) == (
+        "output='update' of a query without an aggregate, whose rows never change\nLeave it out."
+    )
+    with pytest.raises(InputError) as error:
+        check_update(False, True, Distribution(None, 1, "one core"))
     assert str(error.value) == (
         "output='update' is for aggregates whose partial results are merged (one core)\n"
         "Leave it out: the rows come when their windows close."

@@ -137,7 +137,8 @@ REASONS = {
         "partial results of each partition of the input, merged on one core"
     ),
     "SELECT x, LAST(id) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
-        "partition by x among 3 cores; no partial results: FIRST and LAST go by arrival"
+        "partition by x among 3 cores; no partial results: FIRST and LAST of equal "
+        "times go by arrival"
     ),
     "SELECT COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] EMIT EMPTY": (
         "one core; no partial results: which windows are empty goes by arrival"

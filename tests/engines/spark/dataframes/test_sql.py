@@ -294,7 +294,8 @@ def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InputError) as error:
         pss.sql("SELECT id FROM r", r=[1])
     assert str(error.value) == (
-        "r is list, no DataFrame of Spark\nPass a DataFrame, streaming or static."
+        "r is list, no DataFrame of Spark\nPass a DataFrame, streaming or static; pss.sql has no "
+        "other options than order_by, merge, idle_timeout, cores, letters, output and name."
     )
     with pytest.raises(InputError) as error:
         pss.sql("SELECT id FROM r")

@@ -217,8 +217,8 @@ def _waits(plan: Plan, wish: Wish) -> bool:
         if wish.order_by is None:
             raise InputError(
                 f"{needs} needs an arrival order, and the rows of a DataFrame have none",
-                "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows as "
-                "Spark delivers them, with merge='arrival'.",
+                "Name the column that has it: pss.sql(..., order_by='ts'); or take the rows "
+                "trigger by trigger, in the order of their content, with merge='arrival'.",
             )
         return True
     if wish.idle is not None:

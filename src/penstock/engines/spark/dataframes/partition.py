@@ -144,19 +144,24 @@ def _not_partial(aggregate: AggregateRows, lane: Lane, letters: bool) -> str | N
     if aggregate.emit_empty:
         return "which windows are empty goes by arrival"
     if any(call.name not in PARTIAL_CALLS for call in aggregate.calls):
-        return "FIRST and LAST go by arrival"
+        return "FIRST and LAST of equal times go by arrival"
     time, column = aggregate.time, lane.column
     if time is not None and column is not None and time.name != column.name:
         return f"{lane.stream.name}'s tuples are not taken by the time of their window"
     return None
 
 
-def check_update(bounded: bool, shared: Distribution) -> None:
+def check_update(bounded: bool, aggregated: bool, shared: Distribution) -> None:
     """Rows that change can be had of windows of partial results alone."""
     if bounded:
         raise InputError(
             "output='update' over a static DataFrame, whose rows come once",
             "Leave it out, or read the DataFrame with spark.readStream.",
+        )
+    if not aggregated:
+        raise InputError(
+            "output='update' of a query without an aggregate, whose rows never change",
+            "Leave it out.",
         )
     if shared.partial is None:
         raise InputError(

@@ -50,7 +50,8 @@ def prepare(
         if not hasattr(frame, "isStreaming"):
             raise InputError(
                 f"{key} is {type(frame).__name__}, no DataFrame of Spark",
-                "Pass a DataFrame, streaming or static.",
+                "Pass a DataFrame, streaming or static; pss.sql has no other options than "
+                "order_by, merge, idle_timeout, cores, letters, output and name.",
             )
     session = next(iter(given.values())).sparkSession
     cores = _cores(parallelism(session) if asked_cores is None else asked_cores)
@@ -61,7 +62,7 @@ def prepare(
     program = compile_plan(plan)
     shared = distribution(program, job.lanes, job.by_key, cores, wish.letters)
     if job.update:
-        check_update(job.bounded, shared)
+        check_update(job.bounded, bool(program.aggregates), shared)
     by_name = {source.name.lower(): source for source in sources}
     columns = spark_schema(plan, job.names, by_name)
     return Ready(
