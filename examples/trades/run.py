@@ -106,12 +106,15 @@ def trades_of(arguments: argparse.Namespace, parser: argparse.ArgumentParser) ->
         for option in ("late", "seed"):
             if getattr(arguments, option) is not None:
                 parser.error(f"--{option} is for trades that are generated: write --trades N too")
-        if not arguments.file.is_file():
-            parser.error(f"there is no file {arguments.file}")
+        path = arguments.file or HERE / "trades.csv"
+        if not path.is_file():
+            parser.error(f"there is no file {path}")
         try:
-            return read(arguments.file)
+            return read(path)
         except (OSError, KeyError, pa.ArrowInvalid) as error:
-            parser.error(f"{arguments.file} cannot be read: {error}")
+            parser.error(f"{path} cannot be read: {error}")
+    if arguments.file is not None:
+        parser.error(f"--file {arguments.file} and --trades: leave one of them out")
     late = min(Day.late, arguments.trades) if arguments.late is None else arguments.late
     if late > arguments.trades:
         parser.error(f"--late {late}, but there are {arguments.trades} trades")
@@ -123,16 +126,25 @@ def parse(given: list[str] | None, live: bool) -> tuple[argparse.Namespace, pa.T
     """What is asked for, and the trades; what makes no sense ends the program with a line."""
     parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=__doc__)
     parser.add_argument("queries", nargs="*", metavar="QUERY", help=", ".join(QUERIES))
-    parser.add_argument("--engine", choices=("local", "spark"), default="local")
-    parser.add_argument("--file", type=Path, default=HERE / "trades.csv", help="of trades")
+    parser.add_argument(
+        "--engine", choices=("local", "spark"), default="local",
+        help="in this process (unless given), or on Spark",
+    )  # fmt: skip
+    parser.add_argument("--file", type=Path, help="of trades; the one of the example unless given")
     parser.add_argument(
         "--trades", type=at_least(1), help="generate so many instead of reading the file"
     )
     parser.add_argument(
-        "--late", type=at_least(0), help=f"of which so many come late; {Day.late} unless given"
+        "--late",
+        type=at_least(0),
+        help=f"of which so many take a long way ({Day.late} unless given): they come late, if "
+        "others have overtaken them",
     )
     parser.add_argument("--seed", type=at_least(0), help="another one makes other trades")
-    parser.add_argument("--batch", type=at_least(1), default=BATCH, help="trades pushed at once")
+    parser.add_argument(
+        "--batch", type=at_least(1), default=BATCH,
+        help=f"trades pushed at once; {BATCH} unless given",
+    )  # fmt: skip
     parser.add_argument(
         "--pace", type=pace, default=PACE if live else 0.0,
         help="seconds of the exchange in one of ours; 0: as fast as they go",

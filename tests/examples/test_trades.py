@@ -126,6 +126,7 @@ def test_queries_are_known_by_their_names_in_any_case() -> None:
         (["--pace", "-1"], "argument --pace: '-1' is no number, 0 or more"),
         (["--pace", "nan"], "argument --pace: 'nan' is no number, 0 or more"),
         (["--trades", "1000", "--late", "5000"], "--late 5000, but there are 1000 trades"),
+        (["--trades", "9", "--file", "x.csv"], "--file x.csv and --trades: leave one of them out"),
         (["--late", "5"], "--late is for trades that are generated: write --trades N too"),
         (["--seed", "5"], "--seed is for trades that are generated: write --trades N too"),
     ],

@@ -18,6 +18,7 @@ WINDOW_REMEDY = (
     "Write [ROWS 1000], [RANGE 10 MINUTES WATTR t SLACK 5 SECONDS], [NOW] or [UNBOUNDED]; for "
     "aggregates [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t] or [ROWS 1000 SLIDE 100]."
 )
+BEFORE_EMIT = ("WHERE", "GROUP BY", "HAVING", "UNION", "ORDER BY", "LIMIT")
 EMIT_REMEDY = "Write EMIT ORDER none, outer or inner, or EMIT EMPTY."
 
 
@@ -175,6 +176,11 @@ class Clauses(Expressions):
                 empty = self.since(start)
             else:
                 order = self.emit_order()
+            if self._curr and (word := self._curr.text.upper()) in BEFORE_EMIT:
+                self.fail(
+                    f"syntax error: {word} after EMIT",
+                    f"EMIT comes last: write it behind what follows {word}.",
+                )
         return Emit(*(order or ("none", 1)), empty)
 
     def emit_order(self) -> tuple[str, int]:
