@@ -114,8 +114,8 @@ def compare(spark: SparkSession, work: Work, times: int) -> dict[str, Any]:
             mine = stored.read(spark).withWatermark("at", "60 seconds")
             result = pss.sql(work.text, r=mine, cores=CORES)
             ours.append(run_to_end(counted(result), path / f"ours-{number}"))
-            found = made_by(ours[-1]), made_by(stock[-1])
-            assert found[0] == found[1], f"{found[0]}, but Spark has {found[1]}"
+            found = [made_by(runs[-1]) for runs in (ours, stock, helped)]
+            assert found[0] == found[1] == found[2], f"{found[0]}, but Spark has {found[1:]}"
         source = run_to_end(stored.read(spark), path / "source")
     ours, stock, helped = (runs[1:] if times > 1 else runs for runs in (ours, stock, helped))
     pairs = list(zip(ours, stock, strict=True))

@@ -232,10 +232,16 @@ def test_a_punctuation_that_goes_back_is_ignored_counted_and_warned_of_once() ->
         engine.punctuate("S", 5, attribute="x")
         engine.punctuate("S", 4, attribute="x")
         engine.punctuate("S", 5, attribute="x")
+        other = ps.connect("local")
+        other.sql("CREATE STREAM S (x DOUBLE)")
+        other.punctuate("S", 2.5)
+        other.punctuate("S", 1.5)
     assert [str(one.message) for one in found] == [
         "a punctuation of stream R goes back, from TIMESTAMP '2026-01-01 00:00:02' to TIMESTAMP "
         "'2026-01-01 00:00:00', and is ignored; the engine's ignored_punctuations counts all that "
-        "do"
+        "do",
+        "a punctuation of stream S goes back, from 2.5 to 1.5, and is ignored; the engine's "
+        "ignored_punctuations counts all that do",
     ]
     assert engine.ignored_punctuations == 3
 

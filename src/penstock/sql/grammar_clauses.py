@@ -179,7 +179,7 @@ class Clauses(Expressions):
             if self._curr and (word := self._curr.text.upper()) in BEFORE_EMIT:
                 self.fail(
                     f"syntax error: {word} after EMIT",
-                    f"EMIT comes last: write it behind what follows {word}.",
+                    "EMIT comes last: write it at the end of the query.",
                 )
         return Emit(*(order or ("none", 1)), empty)
 

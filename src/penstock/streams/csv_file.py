@@ -46,7 +46,7 @@ class _InvalidRows:
 
 
 @contextmanager
-def _open(path: Path, types: dict[str, pa.DataType] | None, invalid: _InvalidRows) -> Iterator[Any]:
+def _open(path: Path, types: dict[str, pa.DataType], invalid: _InvalidRows) -> Iterator[Any]:
     source: Any = pa.input_stream(str(path), compression="detect")
     watched = WatchedFile(path, source)
     try:
@@ -106,9 +106,9 @@ def _inferred(path: Path) -> pa.Schema:
     source: Any = pa.input_stream(str(path), compression="detect")
     watched = WatchedFile(path, source)
     head = b""
-    while len(head) < 2 * BLOCK_BYTES and (piece := watched.read(BLOCK_BYTES)):
-        head += piece
     try:
+        while len(head) < 2 * BLOCK_BYTES and (piece := watched.read(BLOCK_BYTES)):
+            head += piece
         # From memory, since a reader reads ahead in a thread of its own.
         with _reader(pa.BufferReader(head), None, _InvalidRows()) as reader:
             found: pa.Schema = reader.schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,22 @@ def test_an_engine_that_is_killed_goes_on_from_its_checkpoint(
         for context in reversed(open_engines):
             context.__exit__(None, None, None)
     check(steps, on_oracle(steps), found)
+
+
+def test_the_driver_warns_of_a_punctuation_that_goes_back_and_the_cores_ignore_it() -> None:
+    with connected(Cluster(), cores=2) as engine:
+        engine.sql("CREATE STREAM R (t BIGINT) TIMESTAMP BY t")
+        n = engine.sql("SELECT COUNT(*) AS n, window_start FROM R [RANGE 10 SLIDE 10 WATTR t]")
+        engine.punctuate("R", 10)
+        with pytest.warns(UserWarning, match="stream R goes back, from 10 to 5, and is ignored"):
+            engine.punctuate("R", 5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            engine.punctuate("R", 4)
+            engine.punctuate("R", 10)
+        engine.push("R", [{"t": 7}, {"t": 12}])
+        engine.end()
+        finish(engine)
+        assert engine.ignored_punctuations == 2
+        assert n.rows().to_pylist() == [{"n": 1, "window_start": 10}]
+        assert n.metrics()["late"] == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.streams.events import Punctuation
 from penstock.streams.literals import format_value
 from penstock.streams.schema import Stream
@@ -41,11 +39,12 @@ class Backwards:
         if self._warned:
             return
         self._warned = True
-        kind = pa.int64() if column is None else stream.schema.field(column).type
-        values = [format_value(value, kind) for value in (before, event.value)]
+        values = [before, event.value]
+        if column is not None:  # without an attribute there are plain numbers alone
+            values = [format_value(value, stream.schema.field(column).type) for value in values]
         warnings.warn(
-            f"a punctuation of stream {stream.name} goes back, from {' to '.join(values)}, and is "
-            "ignored; the engine's ignored_punctuations counts all that do",
+            f"a punctuation of stream {stream.name} goes back, from {values[0]} to {values[1]}, "
+            "and is ignored; the engine's ignored_punctuations counts all that do",
             stacklevel=2,
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from penstock.engines.shared.backwards import Promises
 from penstock.engines.shared.pieces import Piece, check_event
 from penstock.engines.shared.running import Known
 from penstock.errors import ChangeRefused, InputError
@@ -45,7 +46,7 @@ class Registry(Generic[Q]):
         self.order_column = order_column
         self.queries: dict[str, Q] = {}
         self.dropped: list[Q] = []
-        self.promises: dict[str, dict[int | None, Any]] = {}
+        self.promises: dict[str, Promises] = {}
         self.ended: set[str] = set()
 
     def stream(self, name: str) -> Stream:

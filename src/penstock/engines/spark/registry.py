@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engines.shared.backwards import Backwards, Promises
+from penstock.engines.shared.backwards import Backwards
 from penstock.engines.shared.pieces import Piece
 from penstock.engines.shared.query import Query, Steering
 from penstock.engines.shared.registry import Registry
@@ -44,7 +44,6 @@ class Recorder:
         self.position = 0
         self.handles: dict[int, Query[Placed]] = {}
         self.backwards = Backwards()
-        self._promised: dict[str, Promises] = {}
 
     def new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Placed]:
         """A handle for a query that the cores will run."""
@@ -72,7 +71,8 @@ class Recorder:
     def _look_back(self, event: Punctuation) -> None:
         """The cores ignore a punctuation that goes back, where nobody would see a warning."""
         stream = self._registry.stream(event.stream)
-        self.backwards.is_new(event, stream, self._promised.setdefault(stream.name.lower(), {}))
+        known = self._registry.promises.setdefault(stream.name.lower(), {})
+        self.backwards.is_new(event, stream, known)
 
     def _instruct(self, instruction: Instruction) -> None:
         if isinstance(instruction, CreateStream):
@@ -89,7 +89,6 @@ class Recorder:
             self._registry.dropped = [*self._registry.dropped, query]
         else:
             self._registry.dropped = [*self._registry.dropped, *self._registry.reset()]
-            self._promised.clear()
 
     def append(self, frames: list[Frame]) -> None:
         """Write frames to the log; on return they are safe."""
