@@ -9,6 +9,7 @@ too, are then compared with what NumPy says of the same tuples.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -108,7 +109,10 @@ def contestant(work: Work, trades: Trades) -> Iterator[Contestant]:
 def compare(
     works: dict[str, Work], trades: Trades, turn: int, turns: int, filling: int
 ) -> dict[str, dict[str, Any]]:
-    """Tuples per second of each: ``turn`` batches a turn, after ``filling`` that do not count."""
+    """Tuples per second of each: ``turn`` batches a turn, after ``filling`` that do not count.
+
+    Who begins a turn finds its batches in no cache, so each begins in turn.
+    """
     with ExitStack() as stack:
         several = {
             name: stack.enter_context(contestant(work, trades)) for name, work in works.items()
@@ -117,10 +121,12 @@ def compare(
             batches = trades.take(1)
             for one in several.values():
                 one.take(batches)
+        order = deque(several.values())
         for _ in range(turns):
             batches = trades.take(turn)
-            for one in several.values():
+            for one in order:
                 one.seconds.append(one.take(batches))
+            order.rotate(1)
         return {name: found(one, turn * trades.shape.rows) for name, one in several.items()}
 
 

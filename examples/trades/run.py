@@ -124,7 +124,8 @@ def trades_of(arguments: argparse.Namespace, parser: argparse.ArgumentParser) ->
 
 def parse(given: list[str] | None, live: bool) -> tuple[argparse.Namespace, pa.Table]:
     """What is asked for, and the trades; what makes no sense ends the program with a line."""
-    parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=__doc__)
+    about = (__doc__ or "").replace("``", "")
+    parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=about)
     parser.add_argument("queries", nargs="*", metavar="QUERY", help=", ".join(QUERIES))
     parser.add_argument(
         "--engine", choices=("local", "spark"), default="local",
