@@ -13,12 +13,15 @@ N ?= 20
 EXAMPLES ?= 20000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test fuzz kill-test bench lint format lock clean distclean
+.PHONY: help demo check test test-all fuzz kill-test bench lint format lock clean distclean
 .PHONY: check-format check-lint check-types check-imports check-doctests check-tests
+.PHONY: quick-tests every-test
 
 help:
 	@echo "make demo       a join that Spark refuses, on Spark: changed while it runs, and checked"
+	@echo "make check      format, lint, types, imports, and a sample of the tests without Spark"
 	@echo "make test       format, lint, types, imports, doctests, tests"
+	@echo "make test-all   the same with every script on every flow, order, kernel and batch size"
 	@echo "make fuzz       random scripts against the oracle until something breaks or Ctrl-C"
 	@echo "make kill-test  kill a run on Spark N=20 times, and compare what comes out in the end"
 	@echo "make bench      the benchmarks, as JSON and drawn, into docs/figures"
@@ -76,12 +79,26 @@ check-tests: $(READY)
 	@$(SAY) "tests (pytest -n $(JOBS))"
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --quiet --hypothesis-profile=ci | tee .venv/tests.log
 
+quick-tests: $(READY)
+	@$(SAY) "tests without Spark, a sample (pytest -n $(JOBS) -m 'not spark' --cases few)"
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --quiet -m "not spark" --cases few \
+	  --hypothesis-profile=check
+
+every-test: $(READY)
+	@$(SAY) "tests, every case (pytest -n $(JOBS) --cases all)"
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --quiet --cases all --hypothesis-profile=ci
+
 lint: check-format check-lint check-types check-imports
 
 test: lint check-doctests check-tests
 	@$(SAY) "all passed: format, lint, types, imports," \
 	  "doctests ($$(grep -oE '[0-9]+ passed' .venv/doctests.log | tail -n 1))," \
 	  "tests ($$(grep -oE '[0-9]+ passed' .venv/tests.log | tail -n 1))"
+
+check: lint quick-tests
+	@$(SAY) "all passed: format, lint, types, imports, a sample of the tests without Spark"
+
+test-all: lint check-doctests every-test
 
 fuzz: $(READY)
 	@round=1; \

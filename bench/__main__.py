@@ -1,6 +1,8 @@
-"""Run benchmarks and write what they measure as JSON, and drawn.
+"""Run benchmarks, write their results as JSON, and draw figures.
 
-``python -m bench soak`` is a long run by itself: see :mod:`bench.soak`.
+``python -m bench soak`` is a separate long run: see :mod:`bench.soak`. So are ``python -m bench
+shapes``, which checks bounds (:mod:`bench.shapes`), and ``python -m bench walk``, which counts
+calls (:mod:`bench.walk`).
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ GROUPS = {
     "kernels": ("kernels",),
     "flows": ("flows",),
     "aggregates": ("aggregates",),
+    "pushes": ("pushes",),
     "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
 }
-"""The benchmarks by the file that their results are in."""
+"""The benchmarks, by the file of their results."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
-HAVE_QUICK = ("aggregates",)
-"""The benchmarks that can do little work."""
+HAVE_QUICK = ("aggregates", "pushes")
+"""The benchmarks that have ``--quick``."""
 
 
 def main() -> None:
@@ -34,6 +37,11 @@ def main() -> None:
     if sys.argv[1:2] == ["soak"]:
         importlib.import_module("bench.soak").main(sys.argv[2:])
         return
+    if sys.argv[1:2] == ["walk"]:
+        importlib.import_module("bench.walk").main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["shapes"]:
+        sys.exit(importlib.import_module("bench.shapes").main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--out", type=Path, help="write the JSON here instead of to the terminal")
@@ -57,7 +65,7 @@ def main() -> None:
         results[name] = importlib.import_module(f"bench.{name}").run(**options)
         taken = time.perf_counter() - start
         print(f"bench: {name} took {taken:.0f} s", file=sys.stderr, flush=True)
-        if arguments.figures:  # what there is so far, lest a later failure take it along
+        if arguments.figures:  # write each result at once, so that a later failure loses nothing
             in_parts(results, arguments.figures)
     if arguments.out:
         write(results, arguments.out)
@@ -66,7 +74,7 @@ def main() -> None:
 
 
 def in_parts(results: dict[str, Any], folder: Path) -> None:
-    """Write each group of results to a file of its own, and draw it."""
+    """Write each group of results to its own file, and draw it."""
     for group, names in GROUPS.items():
         part = {name: results[name] for name in names if name in results}
         if part:
@@ -76,7 +84,7 @@ def in_parts(results: dict[str, Any], folder: Path) -> None:
 
 
 def write(results: dict[str, Any], path: Path) -> None:
-    """As JSON, and say so."""
+    """Write JSON, and print the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     print(f"bench: wrote {path}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""The grouped sliding windows over one bounded batch, beside DuckDB on the same tuples.
+"""The grouped sliding windows over one bounded batch, compared with DuckDB on the same tuples.
 
-DuckDB has no sliding windows of a group-by, so it is given two texts: one that copies each tuple
-into every window it is in, as is usually written, and one that first aggregates by minute and
-copies only that. Both engines use all cores they care to, and both give the same rows.
+DuckDB has no sliding windows of a group-by, so it runs two queries: one that copies each tuple into
+every window it is in, as is usually written, and one that first aggregates by minute and copies
+only that. Neither engine is limited in cores, and both give the same rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEYS = [("window_start", "ascending"), ("k", "ascending")]
 
 
 def one_batch(trades: Trades, batches: int, runs: int) -> dict[str, Any]:
-    """Tuples per second of each, over so many batches as one table."""
+    """Tuples per second of each, over ``batches`` batches as one table."""
     table = pa.Table.from_batches([batch for _, batch in trades.take(batches)])
     found: dict[str, Any] = {"tuples": table.num_rows, "groups": trades.shape.symbols}
     ours(table.slice(0, 1_000))  # compiles
@@ -60,7 +60,7 @@ def one_batch(trades: Trades, batches: int, runs: int) -> dict[str, Any]:
 
 
 def ours(table: pa.Table) -> pa.Table:
-    """All rows of the query over a stream that ends."""
+    """All rows of the query over a bounded stream."""
     with ps.connect("local", batch_rows=1 << 20, buffer_rows=1 << 28) as engine:
         engine.sql(DDL)
         query = engine.install(WORK.sql)

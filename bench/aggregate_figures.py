@@ -1,4 +1,4 @@
-"""The figures of the benchmark ``aggregates``. What has no numbers is not drawn."""
+"""The figures of the benchmark ``aggregates``. A figure without numbers is not drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = Axis("windows that a tuple may be in, or window-aggregation modules")
 
 
 def figures(aggregates: dict[str, Any], cpu: str) -> Iterator[tuple[str, Plot]]:
-    """Every figure that there are numbers for, with the name of its file."""
+    """Every figure that has numbers, by the name of its file."""
     if aggregates.get("wid_against_panes"):
         yield "aggregates-windows.svg", windows(aggregates["wid_against_panes"], cpu)
     if aggregates.get("memory"):
@@ -22,7 +22,7 @@ def figures(aggregates: dict[str, Any], cpu: str) -> Iterator[tuple[str, Plot]]:
 
 
 def windows(entries: Entries, cpu: str) -> Plot:
-    """Table II of Oge et al. 2013 with tuples per second, and both kernels beside the circuit."""
+    """Table II of Oge et al. 2013 as tuples per second, with both kernels and the circuit."""
     ours = lines(((e["kernel"], point(e, e["modules"])) for e in entries), ("panes", "wid"))
     modules = sorted({entry["modules"] for entry in entries})
     circuits = (published.WID_CIRCUIT, published.WID_NETWORK)
@@ -39,7 +39,7 @@ def across(number: Published, modules: list[int]) -> Series:
 
 
 def memory(found: dict[str, Any]) -> Plot:
-    """The resident memory while tuples come and go."""
+    """The resident memory over the stream."""
     points = [Point(sample["tuples"], sample["bytes"] / 2**20) for sample in found["samples"]]
     title = "Memory of four window aggregates"
     x, y = Axis("tuples so far"), Axis("resident memory of the process, MiB")

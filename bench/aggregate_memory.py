@@ -1,4 +1,4 @@
-"""What window aggregates hold: panes and groups, however many tuples have come."""
+"""The memory of window aggregates: panes and groups, independent of the length of the stream."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CHURN = (
     "[RANGE 600 SECONDS SLIDE 60 SECONDS WATTR Time SLACK 60 SECONDS] "
     "WHERE Volume <= 100 GROUP BY Time * 100 + Price % 100"
 )
-"""A hundred new groups in each second, of which none is seen again."""
+"""A hundred new groups per second, none of which comes again."""
 
 
 def flat(trades: Trades, tuples: int) -> dict[str, Any]:
     """The resident memory after each part of the stream, with four queries over it.
 
-    They are Query Q3, sums over an hour, five aggregates of groups that stay, and groups that come
+    They are Query Q3, sums over an hour, five aggregates of constant groups, and groups that come
     and go.
     """
     works = {"q3": Work().sql, "grouped": Work(calls=ALL, only=False, key="symbols").sql}
@@ -56,5 +56,5 @@ def flat(trades: Trades, tuples: int) -> dict[str, Any]:
 
 
 def state(metrics: dict[str, Any]) -> dict[str, Any]:
-    """What a query holds in the end."""
+    """The state of a query at the end."""
     return {name: metrics[name] for name in ("window_bytes", "groups", "panes", "windows_open")}

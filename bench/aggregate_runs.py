@@ -1,9 +1,9 @@
-"""Window aggregates: the same trades to several queries, in turns, and the rows of each checked.
+"""Window aggregates: several queries over the same trades, alternating, with checked rows.
 
-What is compared is measured in one run: every contestant takes every batch, turn by turn, so that
-whatever else the machine does hits all of them. The batches of a turn are in memory before its
-clock starts; it stops when every row of them has been taken. All rows, those before the first turn
-too, are then compared with what NumPy says of the same tuples.
+Contestants are compared in one run: each processes every batch, in turns, so that other load on the
+machine affects all of them alike. The batches of a turn are in memory before its clock starts; the
+clock stops when all of their rows have been drained. All rows, also those before the first turn,
+are compared with NumPy's results for the same tuples.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Work:
         return "\n".join(lines)
 
     def facts(self, trades: Trades) -> Facts:
-        """What its rows are checked with."""
+        """The facts that its rows are checked with."""
         unit = int(np.gcd(self.size, self.slide))
         return Facts(trades, unit, self.value, self.only, self.key)
 
 
 @dataclass
 class Contestant:
-    """An engine with a query, what it has been measured to do, and its rows."""
+    """An engine with a query, its measurements, and its rows."""
 
     engine: Any
     query: Any
@@ -86,7 +86,7 @@ class Contestant:
     rows: list[pa.Table] = field(default_factory=list)
 
     def take(self, batches: list[tuple[int, pa.RecordBatch]]) -> float:
-        """Push the batches, one by one, and take all rows; the seconds that it took."""
+        """Push the batches, one by one, and drain all rows; returns the seconds."""
         start = time.perf_counter()
         for _, batch in batches:
             self.engine.push("Trades", batch)
@@ -98,7 +98,7 @@ class Contestant:
 
 @contextmanager
 def contestant(work: Work, trades: Trades) -> Iterator[Contestant]:
-    """An engine that takes a batch at once."""
+    """An engine that processes a batch at once."""
     rows = trades.shape.rows
     with ps.connect("local", batch_rows=rows, buffer_rows=1 << 28) as engine:
         engine.sql(DDL)
@@ -111,7 +111,7 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Tuples per second of each: ``turn`` batches a turn, after ``filling`` that do not count.
 
-    Who begins a turn finds its batches in no cache, so each begins in turn.
+    The first contestant of a turn finds the batches in no cache, so each is first in turn.
     """
     with ExitStack() as stack:
         several = {
@@ -131,7 +131,7 @@ def compare(
 
 
 def found(one: Contestant, tuples: int) -> dict[str, Any]:
-    """The figures of a contestant, whose rows are right."""
+    """The figures of a contestant, after its rows are checked."""
     metrics = one.query.metrics()
     assert not metrics["late"], f"{metrics['late']} tuples are late, but none should be"
     return {
@@ -146,14 +146,14 @@ def found(one: Contestant, tuples: int) -> dict[str, Any]:
 
 
 def checked(one: Contestant) -> int:
-    """All rows of a query are those of the definition; how many. An error if not."""
+    """Check all rows of a query against the definition; returns their number."""
     rows = pa.concat_tables(one.rows)
     expected = in_windows(one.facts, one.work)
     last = rows["window_start"][-1].as_py() if rows.num_rows else -1
     expected = expected.filter(pc.less_equal(expected["window_start"], last))
     newest = int(max(batch_end(one.facts, number) for number in one.facts.added))
-    promised = newest - SLACK - one.work.size
-    assert last <= promised < last + one.work.slide, f"{last} was the last window, not {promised}"
+    closed = newest - SLACK - one.work.size
+    assert last <= closed < last + one.work.slide, f"{last} was the last window, not {closed}"
     compared = rows.select(expected.column_names)
     if "k" in expected.column_names and one.work.key == "symbols":
         expected = expected.sort_by([("window_start", "ascending"), ("k", "ascending")])
@@ -168,7 +168,7 @@ def batch_end(facts: Facts, number: int) -> int:
 
 
 def in_windows(facts: Facts, work: Work) -> pa.Table:
-    """The rows of every window that a tuple fell into, from the facts by unit of time."""
+    """The rows of every window with a tuple, from the facts by unit of time."""
     whole = facts.whole()
     size, slide = work.size // facts.unit, work.slide // facts.unit
     first = (whole.first - size) // slide + 1
@@ -195,7 +195,7 @@ def within(column: Any, edges: Any) -> Any:
 
 
 def extremes(whole: Part, edges: Any, window: Any, key: Any) -> dict[str, Any]:
-    """The least and the greatest value of each window and key."""
+    """The smallest and the largest value of each window and key."""
     pairs = [edges[:, number] for number in range(edges.shape[1])]
     least = np.stack([whole.least[a:b].min(axis=0, initial=2**62) for a, b in pairs])
     greatest = np.stack([whole.greatest[a:b].max(axis=0, initial=-(2**62)) for a, b in pairs])

@@ -1,7 +1,7 @@
 """The table of ``docs/aggregates.md``, from the JSON of the benchmark ``aggregates``.
 
-``python -m bench.aggregate_table docs/figures/aggregates.json`` prints it as Markdown, and with
-``--into docs/aggregates.md`` puts it there, between the marks.
+``python -m bench.aggregate_table docs/figures/aggregates.json`` prints it as Markdown; ``--into
+docs/aggregates.md`` writes it there, between the marks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ HEAD: Row = ("work", "published or stock", "asked", "measured")
 
 
 def table(found: dict[str, Any]) -> str:
-    """All rows that there are numbers for."""
+    """All rows that have numbers."""
     rows = [HEAD, ("---",) * 4, *lines(found)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 
 def lines(found: dict[str, Any]) -> Iterator[Row]:
-    """What was asked for beside what was measured."""
+    """The required and the measured figures."""
     parts: tuple[tuple[str, Callable[[Any], Row]], ...] = (
         ("q3", q3),
         ("q3_shapes", shapes),
@@ -62,13 +62,13 @@ def q3(entries: list[dict[str, Any]]) -> Row:
 
 
 def said(number: Published) -> str:
-    """A published rate, and of what it is."""
+    """A published rate, and of which system."""
     cores = f" on {number.cores} cores" if number is published.LIGHTSABER else ""
     return f"{number.what} {number.value / 1e6:.0f} M{cores}"
 
 
 def shapes(entries: list[dict[str, Any]]) -> Row:
-    """Query Q3 by how much it counts and how far tuples are out of order."""
+    """Query Q3 by the share of tuples that it counts and by their disorder."""
     parts = [
         f"1 in {1 / entry['share']:.0f}, "
         f"{'in order' if not entry['disorder'] else 'up to a minute late'}: "
@@ -95,7 +95,7 @@ def grouped(entries: dict[str, dict[str, Any]]) -> Row:
 
 
 def kernels(entries: list[dict[str, Any]]) -> Row:
-    """The hardware's way in software."""
+    """The kernels: the hardware's algorithm in software, and panes."""
     modules = sorted({entry["modules"] for entry in entries})
     rates = {(entry["kernel"], entry["modules"]): millions(entry) for entry in entries}
     parts = [
@@ -107,7 +107,7 @@ def kernels(entries: list[dict[str, Any]]) -> Row:
 
 
 def duckdb(found: dict[str, Any]) -> Row:
-    """One batch beside DuckDB."""
+    """One batch, compared with DuckDB."""
     entries = {name: entry for name, entry in found.items() if isinstance(entry, dict)}
     ours = entries.pop("penstock")
     work = f"grouped, over one table of {found['tuples']:,} tuples, {found['groups']:,} keys"

@@ -1,9 +1,9 @@
 """Window aggregates over trades that arrive out of order.
 
 Query Q3 of Oge et al. 2013 ("count the trades of UBS in the last ten minutes, every minute") and
-its relatives, from Arrow memory through ``engine.push`` to rows that have been taken, in batches of
-the size that stands beside each figure. Symbols are dictionary-encoded strings, 10,000 tuples come
-in a second of the exchange, and each up to a minute late. Every row is checked in the same run
+its relatives, from Arrow memory through ``engine.push`` to drained rows, in batches of the size
+given with each figure. Symbols are dictionary-encoded strings, 10,000 tuples arrive per second of
+the exchange's time, each up to a minute late. Every row is checked in the same run
 (:mod:`bench.aggregate_runs`).
 """
 
@@ -31,7 +31,7 @@ FINE = Work(10_000, 1)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is done: tuples in a batch and in a period, batches a turn, turns, all tuples."""
+    """The amount of work: tuples per batch and period, batches per turn, turns, all tuples."""
 
     rows: int = 1 << 20
     batches: int = 16
@@ -46,25 +46,25 @@ class Size:
         return Trades(Shape(self.rows, self.batches, self.seconds, **more))
 
     def filling(self, seconds: int) -> int:
-        """How many batches fill a window of so many seconds."""
+        """The number of batches that fill a window of ``seconds``."""
         return -(-(seconds + 120) * self.batches // self.seconds)
 
 
 WHOLE = Size()
 QUICK = Size(rows=1 << 12, batches=4, seconds=480, turn=2, turns=2, groups=100, memory=1 << 18)
-"""Enough to see that all of it runs, and that the rows are right."""
+"""Enough to show that everything runs, and that the rows are right."""
 
 
 def q3(size: Size) -> list[dict[str, Any]]:
     """Query Q3 for every range of Table II, and with ten thousand windows at a time."""
     works = {f"{seconds} s": Work(seconds) for seconds in RANGES} | {"fine": FINE}
-    turns = 5 * size.turns  # they are compared with each other, so chance must not tell them apart
+    turns = 5 * size.turns  # more of them, since the works are compared with each other
     found = compare(works, size.trades(), size.turn, turns, size.filling(FINE.size))
     return list(found.values())
 
 
 def q3_shapes(size: Size) -> list[dict[str, Any]]:
-    """Query Q3 at 600 seconds: how many trades it counts, how far they are out of order."""
+    """Query Q3 at 600 seconds, by the share of trades that it counts and by their disorder."""
     found = []
     for symbols, disorder in ((2, 60), (16, 60), (256, 60), (16, 0)):
         trades = size.trades(symbols=symbols, disorder=disorder)
@@ -109,7 +109,7 @@ def grouped(size: Size) -> dict[str, Any]:
 
 
 def wid_against_panes(size: Size) -> list[dict[str, Any]]:
-    """The published way, every window by itself, beside partial results per pane."""
+    """The published algorithm, every window by itself, compared with panes."""
     found = []
     for seconds in RANGES:
         works = {kernel: Work(seconds, kernel=kernel) for kernel in ("panes", "wid")}
@@ -120,7 +120,7 @@ def wid_against_panes(size: Size) -> list[dict[str, Any]]:
 
 
 def against_duckdb(size: Size) -> dict[str, Any]:
-    """The grouped query over one bounded batch, beside DuckDB."""
+    """The grouped query over one bounded batch, compared with DuckDB."""
     trades = size.trades(symbols=size.groups)
     return aggregate_duckdb.one_batch(trades, max(1, size.batches // 2), size.turns)
 

@@ -2,9 +2,9 @@
 
 R(x int32, y float32) and S(a int32, b float32), keys uniform in 1–10,000, ±10 on both, count
 windows. Published: 0.44 G comparisons per second and core (handshake join, Teubner & Mueller 2011),
-0.39 (SplitJoin, Najafi 2019). The windows are filled without probing; what is measured is the whole
-engine from Arrow batches to result rows, at full windows. The number of rows is checked in the same
-run against NumPy, which counts the pairs from the definition.
+0.39 (SplitJoin, Najafi 2019). The windows are filled without probing; then the whole engine is
+measured, from Arrow batches to result rows, at full windows. The number of rows is checked in the
+same run against NumPy, which counts the pairs by the definition.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def band_join(window: int, count: int, runs: int) -> dict[str, Any]:
 
 
 def check(window: int = 2_000, count: int = 6_000) -> int:
-    """The same query on a small window: its rows, counted from the definition."""
+    """The same query on a small window; its rows are counted by the definition."""
     rng = np.random.default_rng(2)
     merged = arrivals(rng, count)
     with ps.connect("local") as engine:

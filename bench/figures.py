@@ -1,7 +1,7 @@
 """Draw the figures of a benchmark's JSON: ``python -m bench.figures RESULT.json``.
 
-The JSON is what ``python -m bench kernels flows aggregates --out RESULT.json`` writes. What it has
-no numbers for is not drawn. ``python -m bench --figures FOLDER`` does both.
+``python -m bench kernels flows aggregates --out RESULT.json`` writes the JSON. A figure without
+numbers is not drawn. ``python -m bench --figures FOLDER`` does both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOW = Axis("window of each stream, tuples", log=2)
 
 
 def rate(entry: dict[str, Any], name: str) -> Point:
-    """A rate as ``bench.measure.rate`` gives it: the median, from slowest to fastest."""
+    """A rate as ``bench.measure.rate`` returns it: the median, and slowest and fastest."""
     found = entry[name]
     return Point(entry["window"], found["median"], found["slowest"], found["fastest"])
 
@@ -36,7 +36,7 @@ def memory(entry: dict[str, Any]) -> Point:
 def by_kernel(
     entries: list[dict[str, Any]], point: Callable[[dict[str, Any]], Point]
 ) -> list[Series]:
-    """A series for each kernel, empty ones too. An entry that names none is of the band kernel."""
+    """A series for each kernel, empty ones too. An entry without a kernel is of ``band``."""
     found: dict[str, list[Point]] = {kernel: [] for kernel in KERNELS}
     for entry in entries:
         found.setdefault(entry.get("kernel", "band"), []).append(point(entry))
@@ -46,7 +46,7 @@ def by_kernel(
 
 
 def figures(results: dict[str, Any], marks: list[Mark]) -> Iterator[tuple[str, Plot]]:
-    """Every figure that there are numbers for, with the name of its file."""
+    """Every figure that has numbers, by the name of its file."""
     cpu = results.get("machine", {}).get("cpu", "")
     yield from of_kernels(results.get("kernels", {}), cpu, marks)
     yield from flow_figures.figures(results.get("flows", {}), cpu)
@@ -82,7 +82,7 @@ def mark(text: str) -> Mark:
 
 
 def draw(result: Path, folder: Path, marks: list[Mark]) -> int:
-    """Write the figures of a JSON to a folder; how many."""
+    """Write the figures of a JSON to a folder; returns their number."""
     results = json.loads(result.read_text(encoding="utf-8"))
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
@@ -94,7 +94,7 @@ def draw(result: Path, folder: Path, marks: list[Mark]) -> int:
 
 
 def caches(results: dict[str, Any]) -> list[Mark]:
-    """Where the windows of a join are about as large as the second-level cache."""
+    """The window size at which a join fills the second-level cache."""
     size = results.get("machine", {}).get("second_level_cache")
     if not size:
         return []

@@ -1,4 +1,4 @@
-"""The figures and the table of the benchmark ``flows``. What has no numbers is not drawn."""
+"""The figures of the benchmark ``flows``. A figure without numbers is not drawn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS = "median of the runs; bars: the slowest and the fastest"
 
 
 def figures(flows: dict[str, Any], cpu: str) -> Iterator[tuple[str, Plot]]:
-    """Every figure that there are numbers for, with the name of its file."""
+    """Every figure that has numbers, by the name of its file."""
     draw = {
         "best_flow": best_flow,
         "handshake_scaling": handshake_scaling,
@@ -42,7 +42,7 @@ def point(entry: dict[str, Any], x: float) -> Point:
 
 
 def lines(named: Iterator[tuple[str, Point]], order: tuple[str, ...] = ()) -> list[Series]:
-    """Points by the name of their series; ``order`` says which series come first."""
+    """Points by the name of their series; the series in ``order`` come first."""
     found: dict[str, list[Point]] = {name: [] for name in order}
     for name, at in named:
         found.setdefault(name, []).append(at)
@@ -151,7 +151,7 @@ def precision(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
         for interval, rate in e["tuples_per_second"].items()
         if interval not in ("none", "outer")
     )
-    title = "SplitJoin in inner order: a star every so many comparisons, 2 cores"
+    title = "SplitJoin in inner order: a star every n comparisons, 2 cores"
     subtitle = joined(cpu, "by sub-window and how many pairs match")
     y = Axis("rate, as a share of that without order")
     x = Axis("comparisons between two stars", log=2)
@@ -167,7 +167,7 @@ def hops(entries: Entries, cpu: str) -> Iterator[tuple[str, Plot]]:
 
 
 def hop_name(entry: dict[str, Any]) -> str:
-    """A flow with what else its latency depends on."""
+    """A flow, and the parameters of its latency."""
     more = [f"{name} {entry[name]}" for name in ("window", "branching") if name in entry]
     return joined(entry["flow"], *more).replace(" · ", ", ")
 
@@ -178,5 +178,5 @@ def timed(entry: dict[str, Any]) -> str:
 
 
 def joined(*parts: str) -> str:
-    """The parts that say something, in one line."""
+    """The parts that are not empty, in one line."""
     return " · ".join(part for part in parts if part)

@@ -1,10 +1,10 @@
-"""Latency in hops against the number of cores, 2 to 64: the papers' laws, whatever the machine has.
+"""Latency in hops over the number of cores, 2 to 64: the papers' laws, on any machine.
 
-The units of a flow are run in rounds: in one round every unit takes what is there, so a round is
-the time of a hop, and work takes none. What is counted is the visiting latency: rounds from the
-arrival of the younger tuple of a pair until the pair has come out. Published: handshake join grows
-with the window, low-latency handshake join with the number of cores, SplitJoin with the logarithm
-of it (Najafi 2019 §5.3).
+The units of a flow run in rounds: in one round every unit processes its waiting messages, so a
+round is one hop, and work takes no time. The result is the visiting latency: rounds from the
+arrival of the younger tuple of a pair until the pair is output. Published: it grows with the window
+for handshake join, with the number of cores for low-latency handshake join, and with its logarithm
+for SplitJoin (Najafi 2019 §5.3).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import penstock as ps
 from penstock.flows.celljoin import celljoin
-from penstock.flows.gathering import Stars
-from penstock.flows.latency import Rounds, handshake_latency, low_latency_handshake_latency
-from penstock.flows.network import Network
-from penstock.flows.splitjoin import splitjoin
+from penstock.flows.network.network import Network
+from penstock.flows.splitjoin.gathering import Stars
+from penstock.flows.splitjoin.splitjoin import splitjoin
+from penstock.testing.latency_laws import Rounds, handshake_latency, low_latency_handshake_latency
 
 CORES = (2, 4, 8, 16, 32, 64)
 BRANCHING = 2
@@ -26,7 +26,7 @@ PAIRS = 40
 
 
 class RoundByRound:
-    """A driver that does a round whenever somebody waits, and counts them."""
+    """A driver that runs a round whenever the engine waits, and counts the rounds."""
 
     def __init__(self, network: Network) -> None:
         self._rounds = Rounds(network)
@@ -41,12 +41,12 @@ class RoundByRound:
         return True
 
     def received(self) -> list[tuple[str, Any]]:
-        """What the last rounds have brought out."""
+        """The output of the last rounds."""
         came, self._came = self._came, []
         return came
 
     def wait(self) -> None:
-        """Do a round."""
+        """Run a round."""
         self.count += 1
         self._came += [(self._names[0], message) for message in self._rounds.round()]
 
@@ -55,7 +55,7 @@ class RoundByRound:
         return False
 
     def depths(self) -> dict[str, int]:
-        """Nobody waits longer than a round."""
+        """All 0: no message waits longer than a round."""
         return dict.fromkeys(self._units, 0)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class RoundByRound:
 
 
 def through_engine(make: Callable[[Callable[[Network], RoundByRound]], Any], flow: str) -> float:
-    """Rounds until a pair has come out, for single tuples that go through the engine."""
+    """Rounds until a pair is output, for single-tuple pushes through the engine."""
     drivers: list[RoundByRound] = []
 
     def driver(network: Network) -> RoundByRound:
@@ -76,13 +76,13 @@ def through_engine(make: Callable[[Callable[[Network], RoundByRound]], Any], flo
             f"SELECT r.k AS k FROM R [ROWS {WINDOW}] r JOIN S [ROWS {WINDOW}] s ON r.k = s.k",
             flow=flow, cores=2, order="outer",
         )  # fmt: skip
-        (join,) = query.pipeline.joins
-        join.front.meeting.close()
-        join.front.meeting = make(driver)
+        (join,) = query.pipeline.of_kind("join")
+        join.front.search.close()
+        join.front.search = make(driver)
         join.front.stale = True
         for number in range(PAIRS):
             engine.push("R", [{"k": number}])
-        # What is yet to come: the R tuples are in the windows of different cores.
+        # Only the S tuples are measured; the R tuples are in the windows of different cores.
         before = drivers[-1].count
         for number in range(PAIRS):
             engine.push("S", [{"k": number}])

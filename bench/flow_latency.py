@@ -1,9 +1,9 @@
-"""Single tuples at a steady pace: how long pairs take to be found, and rows to come out.
+"""The latency of single tuples at a steady pace: until pairs are found, and until rows are out.
 
 *Visiting latency* is the time from the arrival of the younger of two tuples until the pair was
-found, *processing latency* that until all cores have done with a tuple (Najafi 2019 §5.3); both are
-what ``metrics()`` is given too. *push to rows* is what a user sees: from when a tuple was due until
-``rows()`` after its push has returned, with what it had to wait for tuples before it.
+found, *processing latency* that until all cores have finished a tuple (Najafi 2019 §5.3); both are
+those of ``metrics()``. *Push to rows* is the user's view: from when a tuple was due until
+``rows()`` after its push has returned, including the wait for earlier tuples.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bench.kernels import one_by_one
 from penstock.streams.events import Merged
 
 WARM = 600
-"""Tuples until the engine has noticed that they come one by one, and has compiled for that."""
+"""Tuples until the engine has compiled its function for single-tuple pushes."""
 
 
 def quantiles(seconds: list[float]) -> dict[str, float] | None:
-    """The middle, almost all, and the mean, in seconds; None of nothing."""
+    """Median, 99th percentile and mean, in seconds; None without values."""
     if not seconds:
         return None
     return {
@@ -37,7 +37,7 @@ def quantiles(seconds: list[float]) -> dict[str, float] | None:
 
 
 class Durations:
-    """What a :class:`penstock.blocks.histogram.Histogram` is given, kept as it is."""
+    """Durations, in place of a :class:`penstock.blocks.join.latency.Histogram`."""
 
     def __init__(self) -> None:
         self._taken: list[npt.NDArray[np.int64]] = []
@@ -56,7 +56,7 @@ class Durations:
         return taken
 
     def summary(self) -> dict[str, Any]:
-        """For metrics, if somebody asks."""
+        """The count, which the metrics read."""
         return {"count": sum(len(part) for part in self._taken)}
 
 
@@ -74,10 +74,10 @@ def sustained(one: Contestant, arriving: Merged) -> float:
 
 
 def paced(one: Contestant, arriving: Merged, per_second: float) -> dict[str, Any]:
-    """Latencies with a tuple every so often."""
+    """Latencies at a given rate of single tuples."""
     singles = one_by_one(arriving)
-    (join,) = one.query.pipeline.joins
-    # In the places of the metrics' own histograms, whose percentiles are an eighth too high.
+    (join,) = one.query.pipeline.of_kind("join")
+    # They replace the histograms of the metrics, whose percentiles are up to an eighth too high.
     visiting = join.latency.visiting = Durations()
     processing = join.latency.processing = Durations()
     taken, rows = [], 0
@@ -102,29 +102,29 @@ def paced(one: Contestant, arriving: Merged, per_second: float) -> dict[str, Any
 
 @dataclass
 class Stages:
-    """When the chunks that went through a SplitJoin began and ended in its cores.
+    """The times at which chunks begin and end in the cores of a SplitJoin.
 
-    *Distribution* is from a chunk's entry until a core begins with it, *execution* from there until
-    the core has done with it, *gathering* from the last core's end until all results have come out
-    of the combiner (Najafi 2019 §5.6.3, Fig. 5.6.4).
+    *Distribution* is from a chunk's entry until a core starts it, *execution* from there until the
+    core has finished it, *gathering* from the end of the last core until the combiner has output
+    all results (Najafi 2019 §5.6.3, Fig. 5.6.4).
     """
 
     spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
     def watch(self, one: Contestant) -> None:
-        """Look at the clock wherever a chunk passes."""
-        (join,) = one.query.pipeline.joins
-        meeting = join.front.meeting
-        for core in meeting._cores:
+        """Record the time wherever a chunk passes."""
+        (join,) = one.query.pipeline.of_kind("join")
+        search = join.front.search
+        for core in search._cores:
             core.step = self._timed(core.step)
-        take = meeting.take
+        take = search.take
 
         def taken(chunk: Any) -> Iterator[Any]:
             yield from take(chunk)
             self.ends[chunk.entered] = time.monotonic_ns()
 
-        meeting.take = taken
+        search.take = taken
 
     def _timed(self, step: Callable[[str, Any], Iterable[Any]]) -> Callable[..., Iterator[Any]]:
         def timed(port: str, message: Any) -> Iterator[Any]:

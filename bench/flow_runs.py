@@ -1,10 +1,10 @@
-"""Flows at full windows: the same input to several of them, in turns, and the same rows from all.
+"""Flows at full windows: several flows over the same input, alternating, with equal rows.
 
-What is compared is measured in one run: all contestants are there with full windows, and take turns
-with every part of the input, so that whatever else the machine does hits all of them. A turn ends
-when every row of its arrivals has been made (``engine.wait()``), for handshake join too, whose
-tuples would meet later. After every turn the rows of each contestant are compared with those of the
-first, by their number and a digest of their values.
+Contestants are compared in one run: all have full windows and process every part of the input in
+turns, so that other load on the machine affects all of them alike. A turn ends when every row of
+its arrivals has been made (``engine.wait()``), also for handshake join, which would compare tuples
+later. After every turn the rows of each contestant are compared with those of the first, by their
+number and a digest of their values.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from bench.measure import rate
 from penstock.streams.events import Merged
 
 BATCH = 1 << 20
-"""Arrivals that an engine takes at once: threads that share a window gain from large ones."""
+"""Arrivals that an engine processes at once: the flow `shared` gains from large batches."""
 FILLING = 1 << 20
 MOST_SECONDS = 4.0
-"""What a turn may take; only the first contestant is let to its end, as others are held to it."""
+"""The limit of a turn; the first contestant has none, since others are compared with it."""
 WORD = np.uint64(0x9E3779B97F4A7C15)
 Make = Callable[[np.random.Generator, int], Merged]
 
 
 @dataclass(frozen=True)
-class How:
-    """Which flow finds the pairs, as ``engine.install`` is told."""
+class FlowOptions:
+    """The flow and its options, as for ``engine.install``."""
 
     flow: str
     cores: int = 2
@@ -45,7 +45,7 @@ class How:
     order: str | None = None
     precision: int | None = None
 
-    def options(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments of ``engine.install``."""
         cores = None if self.flow == "three-step" else self.cores
         return {
@@ -73,7 +73,7 @@ def band(window: int) -> Work:
 
 @dataclass(frozen=True)
 class Made:
-    """Rows: how many, and a number that tells them apart whatever their order."""
+    """The number of rows, and a digest that does not depend on their order."""
 
     rows: int = 0
     digest: int = 0
@@ -84,7 +84,7 @@ class Made:
 
 @dataclass
 class Contestant:
-    """An engine with the query, and what it has been measured to do."""
+    """An engine with the query, and its measurements."""
 
     engine: Any
     query: Any
@@ -94,7 +94,7 @@ class Contestant:
     compared: int = 0
 
     def take(self, batches: list[Merged], most_seconds: float) -> list[Made]:
-        """Take a turn, as far as it gets in that time; what was made after each batch."""
+        """Run a turn within the time limit; returns the rows made after each batch."""
         tables = []
         before = self.query.metrics()["comparisons"]
         start = time.perf_counter()
@@ -114,12 +114,12 @@ class Contestant:
         return made
 
     def forget(self) -> None:
-        """Do not count what has been measured so far."""
+        """Discard all measurements so far."""
         self.arrivals, self.seconds, self.rows, self.compared = [], [], 0, 0
 
 
 def digest(table: pa.Table) -> Made:
-    """What a table of rows comes to."""
+    """The number and the digest of a table's rows."""
     total = np.zeros(table.num_rows, np.uint64)
     for column in table.columns:
         values = column.to_numpy()
@@ -130,14 +130,14 @@ def digest(table: pa.Table) -> Made:
 
 
 @contextmanager
-def contestant(work: Work, how: How, filling: list[Merged]) -> Iterator[Contestant]:
+def contestant(work: Work, options: FlowOptions, filling: list[Merged]) -> Iterator[Contestant]:
     """The query by that flow, its windows full, its rows drained.
 
     The windows are filled while the predicate is FALSE, which costs no comparisons.
     """
     with ps.connect("local", batch_rows=BATCH, buffer_rows=1 << 28) as engine:
         engine.sql(work.ddl)
-        query = engine.install(work.query + " AND 1 = 0", **how.options())
+        query = engine.install(work.query + " AND 1 = 0", **options.arguments())
         engine.feed(filling)
         query.change(work.query)
         engine.wait()
@@ -153,21 +153,22 @@ def full(work: Work, window: int, rng: np.random.Generator) -> list[Merged]:
 
 
 def compare(
-    work: Work, window: int, hows: dict[str, How], turn: int, turns: int = 3
+    work: Work, window: int, flows: dict[str, FlowOptions], turn: int, turns: int = 3
 ) -> dict[str, dict[str, Any]]:
     """Tuples and comparisons per second of each, ``turn`` arrivals a turn in batches.
 
-    Who does not get through a turn in time is measured by what it has done of it, and is out.
+    A contestant that does not finish a turn in time is measured by the finished part, and is out.
     """
     rng = np.random.default_rng(7)
     filling = full(work, window, rng)
     with ExitStack() as stack:
         contestants = {
-            name: stack.enter_context(contestant(work, how, filling)) for name, how in hows.items()
+            name: stack.enter_context(contestant(work, options, filling))
+            for name, options in flows.items()
         }
         del filling
         out: set[str] = set()
-        # The first turn compiles, and makes the indexes; it is short and does not count.
+        # The first turn compiles, and builds the indexes; it is short and does not count.
         for number, size in enumerate([min(turn, BATCH)] + [turn] * turns):
             batches = [work.make(rng, min(BATCH, size - at)) for at in range(0, size, BATCH)]
             expected: list[Made] = []
@@ -177,7 +178,7 @@ def compare(
                 made = one.take(batches, MOST_SECONDS if number and expected else math.inf)
                 expected = expected or made
                 assert made[-1] == expected[len(made) - 1], (
-                    f"{name} gives {made[-1]}, but {next(iter(hows))} {expected[len(made) - 1]}"
+                    f"{name} gives {made[-1]}, but {next(iter(flows))} {expected[len(made) - 1]}"
                 )
                 if not number:
                     one.forget()
@@ -188,7 +189,7 @@ def compare(
 
 def found(one: Contestant, window: int) -> dict[str, Any]:
     """The figures of a contestant."""
-    # As if every turn were as long as the first: a turn that was cut short counts for its length.
+    # A turn that was cut short counts in proportion to its length.
     each = [
         seconds * one.arrivals[0] / arrivals
         for seconds, arrivals in zip(one.seconds, one.arrivals, strict=True)

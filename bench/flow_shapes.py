@@ -1,9 +1,9 @@
-"""The papers' figures of flows, drawn from our own runs.
+"""The papers' figures of flows, from our own runs.
 
-Time windows hold as many tuples as their stream brings in that time, so a faster join has more to
-do for each tuple: the rate that it can sustain is where what it manages at the windows of a rate is
-that rate. The nested loop's rate times the window is constant, so one run at windows near that
-point gives it: ``sqrt(measured * assumed)``.
+Time windows hold the arrivals of their length, so a faster join has more work per tuple. The
+sustained rate is the fixed point: the rate at which the join processes the windows that this rate
+fills. The nested loop's rate times the window is constant, so one run at windows near that point
+gives it: ``sqrt(measured * assumed)``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from bench.band_join import arrivals
 from bench.flow_latency import WARM, Stages, paced, sustained
-from bench.flow_runs import How, Work, band, compare, contestant, full, medians
+from bench.flow_runs import FlowOptions, Work, band, compare, contestant, full, medians
 from penstock.streams.events import Merged
 
 COMPARISONS = 1 << 30
-"""What a turn of a nested loop costs: about a quarter of a second on one core."""
+"""Comparisons of a turn of a nested loop: about a quarter of a second on one core."""
 MINUTES = (5, 10, 15)
 ASSUMED = {5: 6_200.0, 10: 4_400.0, 15: 3_600.0}
 """Tuples per second of both streams together that time windows are filled for."""
@@ -39,12 +39,12 @@ RANGE_OF_KEYS = 10_000
 
 
 def core_counts() -> list[int]:
-    """One, two, and what the machine has."""
+    """One, two, and all cores of the machine."""
     return sorted({1, 2, os.cpu_count() or 1})
 
 
 class Timed:
-    """Tuples of both streams with the microsecond that they come at."""
+    """Tuples of both streams, with the microsecond of their arrival."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -66,24 +66,24 @@ class Timed:
 
 
 def timed(minutes: int) -> tuple[Work, int]:
-    """The band join over time windows, and how many tuples each of them holds."""
+    """The band join over time windows, and the number of tuples in each."""
     per_second = ASSUMED[minutes]
     text = TIMED_BAND.format(span=minutes * 60_000_000)
     return Work(text, Timed(per_second), TIMED), int(per_second / 2 * minutes * 60)
 
 
 def count_windows() -> list[dict[str, Any]]:
-    """SplitJoin with nested loops: windows of 2^14 to 2^21, one core, two, and the flow-less."""
+    """SplitJoin with nested loops: windows of 2^14 to 2^21, one core, two, and three-step."""
     found = []
     for bits in (14, 15, 16, 17, 19, 21):
         window = 1 << bits
-        hows = {"three-step": How("three-step", 1, "nested-loop")}
+        flows = {"three-step": FlowOptions("three-step", 1, "nested-loop")}
         for cores in core_counts():
-            hows[f"splitjoin, {cores}"] = How("splitjoin", cores, "nested-loop", "outer")
+            flows[f"splitjoin, {cores}"] = FlowOptions("splitjoin", cores, "nested-loop", "outer")
         turns = 5 if bits <= 17 else 3
-        entries = compare(band(window), window, hows, COMPARISONS // window, turns)
+        entries = compare(band(window), window, flows, COMPARISONS // window, turns)
         found += [
-            {"flow": hows[name].flow, "cores": hows[name].cores, **entry}
+            {"flow": flows[name].flow, "cores": flows[name].cores, **entry}
             for name, entry in entries.items()
         ]
     return found
@@ -95,8 +95,8 @@ def handshake_scaling() -> list[dict[str, Any]]:
     ``per_stream`` is the sustained rate of each stream by the length of its windows in minutes.
     """
     window = 1 << 21
-    hows = {str(c): How("handshake", c, "nested-loop", "none") for c in core_counts()}
-    entries = compare(band(window), window, hows, COMPARISONS // window)
+    flows = {str(c): FlowOptions("handshake", c, "nested-loop", "none") for c in core_counts()}
+    entries = compare(band(window), window, flows, COMPARISONS // window)
     found = []
     for name, entry in entries.items():
         # Each of 2 * rate arrivals a second is compared with rate * span tuples.
@@ -110,22 +110,23 @@ def time_windows() -> list[dict[str, Any]]:
     """Throughput over time windows: SplitJoin, and low-latency handshake join at the longest."""
     found = []
     for minutes in MINUTES:
-        hows = {
-            f"splitjoin {c}": How("splitjoin", c, "nested-loop", "outer") for c in core_counts()
+        flows = {
+            f"splitjoin {c}": FlowOptions("splitjoin", c, "nested-loop", "outer")
+            for c in core_counts()
         }
         if minutes == MINUTES[-1]:
             for c in core_counts():
-                hows[f"low-latency-handshake {c}"] = How(
+                flows[f"low-latency-handshake {c}"] = FlowOptions(
                     "low-latency-handshake", c, "nested-loop", "none"
                 )
         work, window = timed(minutes)
-        entries = compare(work, window, hows, COMPARISONS // window)
+        entries = compare(work, window, flows, COMPARISONS // window)
         for name, entry in entries.items():
             reached = math.sqrt(entry["tuples_per_second"]["median"] * ASSUMED[minutes])
             found.append(
                 {
-                    "flow": hows[name].flow,
-                    "cores": hows[name].cores,
+                    "flow": flows[name].flow,
+                    "cores": flows[name].cores,
                     "minutes": minutes,
                     "sustained": reached,
                     **entry,
@@ -142,8 +143,8 @@ def time_window_latency(throughput: list[dict[str, Any]], seconds: float = 1.5) 
         rng = np.random.default_rng(5)
         filling = full(work, window, rng)
         order = "outer" if entry["flow"] == "splitjoin" else "none"
-        how = How(entry["flow"], entry["cores"], "nested-loop", order)
-        with contestant(work, how, filling) as one:
+        options = FlowOptions(entry["flow"], entry["cores"], "nested-loop", order)
+        with contestant(work, options, filling) as one:
             single = sustained(one, work.make(rng, WARM + 1_000))
             per_second = min(single, entry["sustained"]) / 2
             stages = Stages()
@@ -161,7 +162,7 @@ def near(window: int, distance: int) -> Work:
 
 
 def match_rate(distance: int) -> float:
-    """How many pairs of a band join with that distance match, roughly."""
+    """The approximate share of pairs that match in a band join with that distance."""
     return (2 * distance / RANGE_OF_KEYS) ** 2
 
 
@@ -178,10 +179,11 @@ def selectivity() -> list[dict[str, Any]]:
         window = 1 << bits
         for distance in (1, 10, 32, 100, 316, 1_000):
             turn = turn_of(window, distance, COMPARISONS // 4)
-            hows = {
-                kernel: How("splitjoin", 2, kernel, "outer") for kernel in ("nested-loop", "band")
+            flows = {
+                kernel: FlowOptions("splitjoin", 2, kernel, "outer")
+                for kernel in ("nested-loop", "band")
             }
-            entries = compare(near(window, distance), window, hows, turn)
+            entries = compare(near(window, distance), window, flows, turn)
             for kernel, entry in entries.items():
                 share = entry["rows_per_arrival"] / window
                 found.append({"kernel": kernel, "sub_window": window // 2, "share": share, **entry})
@@ -189,18 +191,18 @@ def selectivity() -> list[dict[str, Any]]:
 
 
 def precision() -> list[dict[str, Any]]:
-    """SplitJoin, two cores: a star every so many comparisons, with few matches and with many."""
+    """SplitJoin, two cores: a star every n comparisons, with few matches and with many."""
     found = []
     for bits, distance in ((13, 10), (16, 10), (16, 316)):
         window = 1 << bits
         intervals = [4**power for power in range(bits // 2 + 1) if 4**power <= window // 2]
-        hows: dict[int | str, How] = {
-            order: How("splitjoin", 2, "nested-loop", order) for order in ("none", "outer")
+        flows: dict[int | str, FlowOptions] = {
+            order: FlowOptions("splitjoin", 2, "nested-loop", order) for order in ("none", "outer")
         }
         for interval in intervals:
-            hows[interval] = How("splitjoin", 2, "nested-loop", "inner", interval)
+            flows[interval] = FlowOptions("splitjoin", 2, "nested-loop", "inner", interval)
         turn = turn_of(window, distance, COMPARISONS // 4)
-        named = {str(name): how for name, how in hows.items()}
+        named = {str(name): options for name, options in flows.items()}
         entries = compare(near(window, distance), window, named, turn)
         found.append(
             {

@@ -1,7 +1,7 @@
 """The table of ``docs/algorithms.md``, from the JSON of the benchmark ``flows``.
 
-``python -m bench.flow_table docs/figures/flows.json`` prints it as Markdown, and with ``--into
-docs/algorithms.md`` puts it there, between the marks.
+``python -m bench.flow_table docs/figures/flows.json`` prints it as Markdown; ``--into
+docs/algorithms.md`` writes it there, between the marks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD: Row = ("work", "published", "asked", "measured")
 
 
 def table(flows: dict[str, Any]) -> str:
-    """All rows that there are numbers for, and below them every flow at the band join."""
+    """All rows that have numbers, and below them every flow at the band join."""
     rows = [HEAD, ("---",) * 4, *headline(flows)]
     parts = ["\n".join(f"| {' | '.join(row)} |" for row in rows)]
     if flows.get("best_flow"):
@@ -29,7 +29,7 @@ def table(flows: dict[str, Any]) -> str:
 
 
 def headline(flows: dict[str, Any]) -> Iterator[Row]:
-    """What was asked for beside what was measured."""
+    """The required and the measured figures."""
     for name, make in (
         ("count_windows", two_cores),
         ("best_flow", best),
@@ -88,7 +88,7 @@ def latency(kernels: dict[str, dict[str, Any]]) -> Row:
 
 
 def order(entries: list[dict[str, Any]]) -> Row:
-    """What order costs."""
+    """The cost of order."""
     work = "cost of order, none → outer → inner, precision 1, `splitjoin`, 2 cores"
     parts = [
         f"`{e['kernel']}`, {power(e['window'])}, {e['rows_per_arrival']:.2g} rows an arrival: "
@@ -99,7 +99,7 @@ def order(entries: list[dict[str, Any]]) -> Row:
 
 
 def cost(entries: list[dict[str, Any]]) -> Row:
-    """What the flow itself costs."""
+    """The cost of the flow itself."""
     work = "1 core of `splitjoin` against `three-step`"
     parts = [f"`{e['kernel']}`, {power(e['window'])}: {e['ratio']:.2f}×" for e in entries]
     return work, "–", "at least 0.9×", "; ".join(parts)
@@ -130,7 +130,7 @@ def duration(seconds: float) -> str:
 
 
 def change(ratio: float) -> str:
-    """A ratio of rates as what it costs or gains."""
+    """A ratio of rates as a cost or gain in per cent."""
     return f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
 
 

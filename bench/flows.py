@@ -1,9 +1,9 @@
-"""Flows: how cores share one join. Throughput, latency, what order costs, what a flow costs.
+"""Flows: how cores divide one join. Throughput, latency, the cost of order, the cost of a flow.
 
 All on the papers' two-dimensional band join (:mod:`bench.band_join`), through the whole engine from
-Arrow batches to result rows, on two cores unless it says otherwise. t/s counts arrivals of both
-streams. What is compared is measured in turns in one run, and gives the same rows there
-(:mod:`bench.flow_runs`); rows and their order are compared with those of three-step, too.
+Arrow batches to result rows, on two cores unless noted. t/s counts arrivals of both streams.
+Contestants alternate in one run, and give the same rows there (:mod:`bench.flow_runs`); rows and
+their order are also compared with those of three-step.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ import penstock as ps
 from bench import flow_shapes
 from bench.flow_hops import hops
 from bench.flow_latency import WARM, paced, sustained
-from bench.flow_runs import How, band, compare, contestant, full, medians
+from bench.flow_runs import FlowOptions, band, compare, contestant, full, medians
 from bench.flow_shapes import COMPARISONS, near, turn_of
 
 FLOWS = ("three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake")
 UNORDERED = ("handshake", "low-latency-handshake")
 
 
-def contestants(kernel: str, order: str) -> dict[str, How]:
-    """Every flow on two cores, with that order where it is to be had."""
-    return {flow: How(flow, 2, kernel, "none" if flow in UNORDERED else order) for flow in FLOWS}
+def contestants(kernel: str, order: str) -> dict[str, FlowOptions]:
+    """Every flow on two cores, with that order if the flow supports it."""
+    return {
+        flow: FlowOptions(flow, 2, kernel, "none" if flow in UNORDERED else order) for flow in FLOWS
+    }
 
 
 def check(window: int = 3_000, count: int = 12_000) -> int:
-    """Every flow, kernel and order gives the rows of three-step; how many those are.
+    """Check that every flow, kernel and order gives the rows of three-step; returns their number.
 
-    Rows in inner order are equal as they stand; in outer order, those of one arrival are anyhow.
+    Rows in inner order must be equal in order; in outer order, those of one arrival in any order.
     """
     work = near(window, 40)
     merged = work.make(np.random.default_rng(2), count)
-    expected = made(work.query, work.ddl, merged, How("three-step", order="inner"))
+    expected = made(work.query, work.ddl, merged, FlowOptions("three-step", order="inner"))
     for kernel in ("nested-loop", "band"):
         for flow in FLOWS:
             for order in ("none",) if flow in UNORDERED else ("none", "outer", "inner"):
-                rows = made(work.query, work.ddl, merged, How(flow, 2, kernel, order))
+                rows = made(work.query, work.ddl, merged, FlowOptions(flow, 2, kernel, order))
                 same = rows if order == "inner" else in_order(rows)
                 want = expected if order == "inner" else in_order(expected)
                 assert same.equals(want), f"{flow}, {kernel}, {order}: other rows than three-step"
     return int(expected.num_rows)
 
 
-def made(query: str, ddl: str, merged: Any, how: How) -> pa.Table:
+def made(query: str, ddl: str, merged: Any, options: FlowOptions) -> pa.Table:
     """All rows of an input, in several batches."""
     with ps.connect("local", batch_rows=4_096, buffer_rows=1 << 28) as engine:
         engine.sql(ddl)
-        installed = engine.install(query, **how.options())
+        installed = engine.install(query, **options.arguments())
         engine.feed([merged])
         engine.wait()
         return installed.rows().combine_chunks()
@@ -97,8 +99,10 @@ def cost_of_flow() -> list[dict[str, Any]]:
         ("band", 17, 1 << 20),
     ):
         window = 1 << bits
-        hows = {flow: How(flow, 1, kernel, "outer") for flow in ("three-step", "splitjoin")}
-        rates = medians(compare(band(window), window, hows, turn, turns=5))
+        flows = {
+            flow: FlowOptions(flow, 1, kernel, "outer") for flow in ("three-step", "splitjoin")
+        }
+        rates = medians(compare(band(window), window, flows, turn, turns=5))
         ratio = rates["splitjoin"] / rates["three-step"]
         found.append({"kernel": kernel, "window": window, "ratio": ratio, **rates})
     return found
@@ -115,8 +119,11 @@ def cost_of_order() -> list[dict[str, Any]]:
     ):
         window = 1 << bits
         turn = turn_of(window, distance, COMPARISONS if kernel == "nested-loop" else window << 19)
-        hows = {order: How("splitjoin", 2, kernel, order) for order in ("none", "outer", "inner")}
-        entries = compare(near(window, distance), window, hows, turn, turns=5)
+        flows = {
+            order: FlowOptions("splitjoin", 2, kernel, order)
+            for order in ("none", "outer", "inner")
+        }
+        entries = compare(near(window, distance), window, flows, turn, turns=5)
         rates = medians(entries)
         found.append(
             {
@@ -138,8 +145,8 @@ def tuple_at_a_time(seconds: float = 3.0) -> dict[str, Any]:
     for kernel in ("band", "nested-loop"):
         rng = np.random.default_rng(9)
         work = band(window)
-        how = How("splitjoin", 2, kernel, "outer")
-        with contestant(work, how, full(work, window, rng)) as one:
+        options = FlowOptions("splitjoin", 2, kernel, "outer")
+        with contestant(work, options, full(work, window, rng)) as one:
             most = sustained(one, work.make(rng, WARM + 3_000))
             count = int(most / 2 * seconds)
             found[kernel] = {
@@ -174,7 +181,7 @@ def run() -> dict[str, Any]:
 
 
 def noted(part: Callable[[], Any], name: str | None = None) -> Any:
-    """Do a part, and say how long it took."""
+    """Run a part, and print its time."""
     start = time.perf_counter()
     found = part()
     taken = time.perf_counter() - start

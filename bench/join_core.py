@@ -1,10 +1,10 @@
 """One join core by itself: keys of arriving tuples in, index pairs out.
 
-It does what the join block does with its kernels and nothing else: store the keys of a batch on
-both sides, index them, let every tuple of the batch look into its live range of the other side, and
-drop what has left the windows. So it can be held against a join core of the papers, which gets and
-gives no more than that. Result rows, output order across the sides and everything around it are
-measured through the engine, in :mod:`bench.kernels`.
+It does only what the join block does with its kernels: store the keys of a batch on both sides,
+index them, probe the live range of the other side with every tuple of the batch, and drop expired
+tuples. So it can be compared with a join core of the papers, which does no more. Result rows,
+output order across the sides and the rest are measured through the engine, in
+:mod:`bench.kernels`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 import penstock as ps
 from bench.measure import rate, repeat
-from penstock.blocks.buffer import Buffer
-from penstock.blocks.join_side import JoinSide
-from penstock.kernels.dictionary import Dictionary
-from penstock.kernels.entry_index import EntryIndex
+from penstock.blocks.join.side import JoinSide
+from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import places
-from penstock.kernels.nested_loop import Columns
-from penstock.kernels.predicate import Predicate
+from penstock.kernels.predicate.dictionary import Dictionary
+from penstock.kernels.predicate.predicate import Predicate
+from penstock.kernels.probe.entry_index import EntryIndex
+from penstock.kernels.probe.nested_loop import Columns
 from penstock.streams.events import Merged
 
 Array = npt.NDArray[Any]
@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """A batch of both streams: the keys of each side's tuples, and what each had seen."""
+    """A batch of both streams: the keys of each side's tuples, and their live ranges."""
 
     keys: tuple[list[Array], list[Array]]
     seen: tuple[Array, Array]
@@ -50,7 +50,7 @@ class JoinCore:
         self._dictionary = Dictionary()
 
     def arrivals(self, merged: Merged) -> Arrivals:
-        """Compute the keys of a batch, which is not part of what is measured."""
+        """Compute the keys of a batch; not part of the measurement."""
         left, right = (
             side.keyed(batch, self._dictionary).values
             for side, batch in zip(self._sides, merged.batches, strict=True)
@@ -60,7 +60,7 @@ class JoinCore:
         return Arrivals((left, right), seen)
 
     def join(self, batch: Arrivals, probe: bool = True) -> int:
-        """Store a batch and find its pairs; how many."""
+        """Store a batch and find its pairs; returns their number."""
         before = [len(columns[0]) for columns in self._stored]
         for columns, keys in zip(self._stored, batch.keys, strict=True):
             for column, values in zip(columns, keys, strict=True):
@@ -79,10 +79,13 @@ class JoinCore:
     def _look(self, side: int, keys: list[Array], lo: Array, hi: Array) -> int:
         other = 1 - side
         stored = [column.view() for column in self._stored[other]]
-        probing, met = Columns(keys, [None] * len(keys)), Columns(stored, [None] * len(stored))
+        probing, candidates = (
+            Columns(keys, [None] * len(keys)),
+            Columns(stored, [None] * len(stored)),
+        )
         index, first = self.indexes[other], self._first[other]
-        index.update(first, met, probing)
-        pairs, _ = index.find(first, lo, hi, probing, met, (), 1 << 30)
+        index.update(first, candidates, probing)
+        pairs, _ = index.find(first, lo, hi, probing, candidates, (), 1 << 30)
         assert pairs is not None
         return len(pairs)
 
@@ -95,7 +98,7 @@ def measure(
     batch: int = 65_536,
     rounds: int = 5,
 ) -> dict[str, Any]:
-    """Tuples per second at full windows, each round being at least a whole turn of the window.
+    """Tuples per second at full windows; each round replaces the window at least once.
 
     The pairs of the first batches are counted by the engine, too.
     """
@@ -104,7 +107,7 @@ def measure(
     with ps.connect("local", buffer_rows=1 << 28) as engine:
         engine.sql(ddl)
         installed = engine.install(query)
-        (join,) = installed.pipeline.joins
+        (join,) = installed.pipeline.of_kind("join")
         predicate, sides = join.matcher.predicate, join.sides
         assert not predicate.constants, "a core of its own is given no constants"
         core = JoinCore(predicate, sides, window)

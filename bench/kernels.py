@@ -1,9 +1,9 @@
-"""The kernels inside a join core: nested loop, band, hash, sorted; and peers on the same work.
+"""The kernels of a join core: nested loop, band, hash, sorted; and peers on the same work.
 
-Indexes are measured twice, on one core: as a join core by itself (:mod:`bench.join_core`: keys in,
+Indexes are measured twice, on one core: as a join core alone (:mod:`bench.join_core`: keys in,
 index pairs out) and through the whole engine, from Arrow batches to result rows in order. t/s
-counts arrivals of both streams. A run is at least one turn of the window, so that it has its share
-of making indexes anew. Each result is checked in the same run: against the nested loop, or against
+counts arrivals of both streams. A run replaces the window at least once, so that it includes the
+cost of building indexes. Each result is checked in the same run, against the nested loop or against
 the peer.
 """
 
@@ -35,7 +35,7 @@ def steady(
 ) -> dict[str, Any]:
     """Tuples per second through the engine, with full windows.
 
-    A round is ``turn`` batches; unless it is given, as many as renew the window once.
+    A round is ``turn`` batches; by default as many as replace the window once.
     """
     rng = np.random.default_rng(7)
     turn = max(4, 2 * window // BATCH) if turn is None else turn
@@ -68,14 +68,14 @@ def steady(
 
 
 def both_ways(ddl: str, query: str, make: Make, window: int) -> dict[str, Any]:
-    """The join core by itself, and through the engine."""
+    """The join core alone, and through the engine."""
     found = steady(ddl, query, make, window)
     found["core_tuples_per_second"] = measure(ddl, query, make, window)["tuples_per_second"]
     return found
 
 
 def agree(ddl: str, query: str, make: Make, count: int) -> int:
-    """The chosen kernel and the nested loop give the same rows; how many."""
+    """Check that the chosen kernel and the nested loop give the same rows; returns their number."""
     merged = make(np.random.default_rng(8), count)
     with ps.connect("local", buffer_rows=1 << 28) as engine:
         engine.sql(ddl)
@@ -122,7 +122,7 @@ def hashed() -> list[dict[str, Any]]:
 
 
 def ordered(window: int) -> Make:
-    """Tuples for ``r.k < s.l`` with about one result for ten probes of such a window."""
+    """Tuples for ``r.k < s.l`` with about one result per ten probes of such a window."""
     # Shifted so that the two ranges of keys overlap by as little.
     shift = int((1 << 40) * (1 - math.sqrt(2 * 0.1 / window)))
 
@@ -136,7 +136,7 @@ def ordered(window: int) -> Make:
 
 
 def one_sided() -> dict[str, Any]:
-    """``r.k < s.l`` with about one result for ten probes."""
+    """``r.k < s.l`` with about one result per ten probes."""
     window = 1 << 17
     agree(KEYED, LESS.format(w=5_000), ordered(5_000), 40_000)
     return both_ways(KEYED, LESS.format(w=window), ordered(window), window)
@@ -147,8 +147,8 @@ def tuple_at_a_time(count: int = 100_000) -> dict[str, Any]:
 
     ``push``: each call is measured until it returns. ``push_and_rows``: until ``rows()`` after it
     has returned. Both give the rows of the same tuples in one batch, and after every hundredth push
-    it is looked up that all rows up to there have been made. Not measured are the first thousand,
-    among which the engine finds out that tuples come one by one.
+    all rows up to there are checked. The first thousand pushes are not measured: among them the
+    engine compiles its function for single tuples.
     """
     rng = np.random.default_rng(9)
     window = 1 << 14
@@ -200,13 +200,13 @@ def full_windows(window: int, filling: Merged) -> Iterator[tuple[Any, Any]]:
 
 
 def one_by_one(merged: Merged) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The arrivals as a program has them that pushes each as it comes."""
+    """The arrivals as lists of one dict each."""
     rows = [iter(batch.to_pylist()) for batch in merged.batches]
     return [(merged.streams[which], [next(rows[which])]) for which in merged.which.tolist()]
 
 
 def latencies(seconds: list[float]) -> dict[str, float]:
-    """How many a second, and how long half of them and almost all of them take at most."""
+    """Pushes per second, and their median and 99th percentile."""
     return {
         "tuples_per_second": len(seconds) / sum(seconds),
         "p50_microseconds": 1e6 * statistics.median(seconds),
@@ -216,7 +216,7 @@ def latencies(seconds: list[float]) -> dict[str, float]:
 
 
 def bounded_band(rows: int = 131_072) -> dict[str, Any]:
-    """One bounded band join of two tables, beside Polars ``join_where``."""
+    """One bounded band join of two tables, compared with Polars ``join_where``."""
     rng = np.random.default_rng(10)
     tables = [
         pa.table({a: rng.integers(1, 10_001, rows).astype(np.int32), b: rng.random(rows) * 9_999})
@@ -239,7 +239,7 @@ def bounded_band(rows: int = 131_072) -> dict[str, Any]:
 
 
 def bounded_equality(rows: int = 1_000_000) -> dict[str, Any]:
-    """An equi-join of two tables of a million rows, beside Polars ``join``."""
+    """An equi-join of two tables of a million rows, compared with Polars ``join``."""
     rng = np.random.default_rng(11)
     tables = [
         pa.table({"k": rng.integers(0, rows, rows), name: np.arange(rows)}) for name in ("i", "j")
@@ -254,13 +254,13 @@ def bounded_equality(rows: int = 1_000_000) -> dict[str, Any]:
 
 
 def compared(ours: list[float], theirs: list[float], rows: int) -> dict[str, Any]:
-    """Both medians, and how many times the peer's ours is."""
+    """Both medians, and the ratio of ours to the peer's."""
     mine, peer = statistics.median(ours), statistics.median(theirs)
     return {"seconds": mine, "polars_seconds": peer, "times_polars": mine / peer, "rows": rows}
 
 
 def spread_out(window: int) -> Make:
-    """Arrivals of the band join over a range that grows with the window: as many rows for each."""
+    """Arrivals of the band join over a range that grows with the window, for constant rows."""
     side = 10_000 * math.sqrt(window / (1 << 17))
 
     def make(rng: np.random.Generator, count: int) -> Merged:
@@ -296,10 +296,9 @@ def growth(largest: int = 24) -> list[dict[str, Any]]:
 
 
 def hostile(window: int = 1 << 14, count: int = 1 << 14) -> dict[str, Any]:
-    """Data that is bad for an index: what is chosen, beside the nested loop in the same run.
+    """Data that is bad for an index: the chosen kernel, compared with the nested loop.
 
-    Half of a band's pairs or more are near each other, and none is a result; so all of the time is
-    spent on finding that out.
+    At least half of a band's pairs are candidates, and none is a result.
     """
     ddl = "CREATE STREAM R (k BIGINT); CREATE STREAM S (l BIGINT)"
     text = (

@@ -1,4 +1,4 @@
-"""Repeating a measurement and keeping what matters of it."""
+"""Repeated measurements and their summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def repeat(work: Callable[[], Any], times: int) -> list[float]:
 
 
 def rate(units: float, seconds: list[float]) -> dict[str, float]:
-    """Units per second: the median of the runs, and the slowest and fastest beside it."""
+    """Units per second: the median of the runs, and the slowest and fastest."""
     return {
         "median": units / statistics.median(seconds),
         "slowest": units / max(seconds),
@@ -32,7 +32,7 @@ def rate(units: float, seconds: list[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine that the figures were measured on."""
     model = platform.processor()
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:

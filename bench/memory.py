@@ -1,4 +1,4 @@
-"""Memory: windows plus one batch, whatever the length of the stream."""
+"""Memory: windows plus one batch, independent of the length of the stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Line plots as SVG, with nothing but the standard library.
+"""Line plots as SVG, with the standard library only.
 
-``svg`` is a function of its argument alone: the same plot gives the same bytes, so that a figure
-under version control changes only when its numbers do.
+``svg`` is a pure function: the same plot gives the same bytes, so that a figure under version
+control changes only when its numbers do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A line. Without points nothing of it is drawn, but it keeps its colour from the others."""
+    """A line. Without points it is not drawn, but still reserves its colour."""
 
     name: str
     points: Sequence[Point]
@@ -54,8 +54,8 @@ class Series:
 class Axis:
     """``log`` is the base of a logarithmic axis; a linear one (``None``) always shows zero.
 
-    On a ``square`` axis lengths are as the squares of values, from zero on: what costs the square
-    of a rate and grows with the number of cores is a straight line there.
+    On a ``square`` axis lengths are the squares of values, from zero on: a cost that grows with the
+    square of a rate is a straight line there.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Mark:
-    """A vertical line at ``x``, left out where that lies outside of the axis."""
+    """A vertical line at ``x``; not drawn outside of the axis."""
 
     x: float
     label: str
@@ -73,7 +73,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """All of a figure but how it looks."""
+    """The contents of a figure, without its looks."""
 
     title: str
     x: Axis
@@ -85,7 +85,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Scale:
-    """The ends of an axis, and which values between them have a tick."""
+    """The ends of an axis, and its ticks."""
 
     low: float
     high: float
@@ -94,7 +94,7 @@ class Scale:
     square: bool = False
 
     def share(self, value: float) -> float:
-        """How much of the axis lies below ``value``."""
+        """The fraction of the axis below ``value``."""
         if self.square:
             return (value / self.high) ** 2
         if self.log is None:
@@ -112,7 +112,7 @@ class Scale:
 
 
 def linear_scale(values: Sequence[float]) -> Scale:
-    """In round steps from zero, or from below it if a value is."""
+    """Round steps from zero, or from below zero if a value is."""
     low, high = min([0.0, *values]), max([0.0, *values])
     rough = (high - low or 1.0) / (MOST_TICKS - 3)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -123,7 +123,7 @@ def linear_scale(values: Sequence[float]) -> Scale:
 
 
 def square_scale(values: Sequence[float]) -> Scale:
-    """From zero, in round steps as far as their labels have room."""
+    """Round steps from zero, as far as their labels have room."""
     if any(value < 0 for value in values):
         raise ValueError(f"{min(values):g} has no place on an axis of squares; use a linear one")
     even = linear_scale(values)
@@ -166,14 +166,14 @@ def scale(axis: Axis, values: Sequence[float]) -> Scale:
 
 
 def spread(wanted: Sequence[float], gap: float, bottom: float) -> list[float]:
-    """Heights close to the wanted ones, which ascend: ``gap`` apart and not below ``bottom``."""
+    """Heights close to the wanted ones, which ascend: at least ``gap`` apart, above ``bottom``."""
     heights = list(accumulate(wanted, lambda above, height: max(height, above + gap)))
     return [min(h, bottom - gap * (len(heights) - 1 - i)) for i, h in enumerate(heights)]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The rectangle that the lines are drawn in, and which pixels its values are at."""
+    """The rectangle of the lines, and the mapping from values to pixels."""
 
     left: float
     right: float
@@ -237,7 +237,7 @@ def drawn(points: Sequence[Point], index: int, frame: Frame) -> Iterator[str]:
 
 
 def names(series: Sequence[Series], frame: Frame) -> Iterator[str]:
-    """Each name to the right of where its line ends, and a thin line to it."""
+    """Each name to the right of the end of its line, and a thin line to it."""
     ends = sorted((frame.down(s.points[-1].y), i) for i, s in enumerate(series) if s.points)
     heights = spread([y for y, _ in ends], LINE, frame.bottom)
     for (end, i), height in zip(ends, heights, strict=True):

@@ -1,4 +1,4 @@
-"""Numbers that stand in the text of the papers. What is only drawn there is not here."""
+"""Numbers from the text of the papers. Numbers that are only drawn there are not here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Published:
-    """A number, what it is a number of, and where it stands."""
+    """A number, its meaning, and its source."""
 
     what: str
     cores: int
@@ -28,8 +28,8 @@ SPLITJOIN_COUNT_WINDOW = 1 << 21
 # Seconds from the arrival of the younger tuple until the pair is found, on average; 15 minutes.
 SPLITJOIN_VISITING = Published("SplitJoin", 28, 8.1e-3, "Najafi 2019 §5.6.3")
 LOW_LATENCY_VISITING = Published("low-latency", 28, 26.8e-3, "Najafi 2019 §5.6.3")
-# Tuples per second of Query Q3, whatever its RANGE: as the circuit takes them, and as they come to
-# it through the network. A circuit's cores are its window-aggregation modules, 11 to 61.
+# Tuples per second of Query Q3 with any RANGE: at the circuit's own rate, and through the network.
+# A circuit's cores are its window-aggregation modules, 11 to 61.
 WID_CIRCUIT = Published("circuit", 61, 157e6, "Oge et al. 2013 §VI-A")
 WID_NETWORK = Published("circuit behind its network", 61, 6e6, "Oge et al. 2013 §VI-B")
 # Records per second of window aggregates, in order.

@@ -1,10 +1,10 @@
-"""A long run at full load: flat memory, and nothing that came in is unaccounted for.
+"""A long run at full load: flat memory, and every input tuple accounted for.
 
 ``python -m bench soak --seconds 600 --flow splitjoin``. A band join of a count window and a time
-window, with a few tuples that are late and a few without a time, whose user drains the rows too
-rarely, so that input is shed. Every second: of all tuples that came in, each is in a window, has
-left it, was shed, was late or is a dead letter; and what is held is the windows, and no more than
-two batches that are still on their way.
+window, with a few tuples that are late and a few without a time; the rows are drained too rarely,
+so that input is shed. Every second it checks that every input tuple is in a window, has expired,
+was shed, was late or is a dead letter, and that memory holds the windows and at most two batches in
+flight.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FLOWS = ("three-step", "shared", "splitjoin", "celljoin", "handshake", "low-late
 WINDOW = 1 << 15
 BATCH = 1 << 15
 SPAN = 4 * WINDOW
-"""Of the time window, in ticks; every arrival is one tick, and one in two is of its stream."""
+"""The time window, in ticks; every arrival is one tick, and every other one is of its stream."""
 ODD = 4_096
-"""One in so many tuples has no time, and one in so many of the time window's comes late."""
+"""One in this many tuples has no time, and one in this many of the time window's is late."""
 BUFFER = 1 << 16
 ROUNDS = 6
-"""The rows are drained after so many batches, and the last of them find no room."""
+"""The rows are drained after this many batches, the last of which find the buffer full."""
 QUERY = (
     f"SELECT r.x, r.y, s.a, s.b FROM R [ROWS {WINDOW}] AS r "
     f"JOIN S [RANGE {SPAN} WATTR t] AS s "
@@ -45,14 +45,14 @@ QUERY = (
 
 
 class Source:
-    """Tuples of both streams, with a tick for each arrival, and odd ones among them."""
+    """Tuples of both streams, with a tick per arrival; a few are late or without a time."""
 
     def __init__(self) -> None:
         self._rng = np.random.default_rng(12)
         self.count = 0
 
     def batch(self) -> Merged:
-        """The next ones."""
+        """The next tuples."""
         merged = arrivals(self._rng, BATCH)
         ticks = np.arange(self.count, self.count + BATCH)
         self.count += BATCH
@@ -73,13 +73,13 @@ class Source:
 
 @dataclass
 class Watch:
-    """What has been seen so far: checks made, and the most memory of every minute."""
+    """The number of checks so far, and the peak memory of every minute."""
 
     checks: int = 0
     peaks: list[int] = field(default_factory=list)
 
     def look(self, metrics: dict[str, Any], arrived: int, elapsed: float) -> None:
-        """Check the law, and note the memory."""
+        """Check conservation, and record the memory."""
         conserved(metrics, arrived)
         bounded(metrics["window_tuples"])
         self.checks += 1
@@ -115,7 +115,7 @@ def resident_bytes() -> int:
 
 
 def soak(flow: str, cores: int, seconds: float, every: float = 1.0) -> dict[str, Any]:
-    """Feed as fast as the flow takes it, for that long."""
+    """Push as fast as the flow accepts, for that long."""
     source, watch, rows = Source(), Watch(), 0
     with ps.connect("local", buffer_rows=BUFFER) as engine:
         engine.sql(TIMED)
@@ -126,7 +126,7 @@ def soak(flow: str, cores: int, seconds: float, every: float = 1.0) -> dict[str,
         due = start + every
         while (now := time.monotonic()) < start + seconds or not watch.checks:
             for _ in range(ROUNDS):
-                # A count window makes no promises, so what S holds would never expire without.
+                # A count window generates no punctuations, without which S would never expire.
                 engine.feed([source.batch(), Punctuation("R", source.count, "t")])
             rows += query.rows().num_rows
             query.late()

@@ -1,13 +1,13 @@
-"""Window aggregates of streaming DataFrames: Penstock on Spark and Spark by itself, in one run.
+"""Window aggregates of streaming DataFrames: Penstock on Spark and stock Spark, in one run.
 
 COUNT and SUM over ten minutes, every minute, with a watermark of 60 seconds: of all tuples, and of
 10,000 keys. A tuple every millisecond, each up to 60 seconds out of order. Then the same with a
 window every second, where Spark copies each row 600 times.
 
-A trigger reads two Parquet files, one for each core; the sink throws the rows away. Their number,
-and the sum of their counts, are compared between the two. What counts is the median of triggers;
-the first run of each warms the JVM and does not. Spark also runs with the one setting by which
-Penstock lets it write checkpoints faster, so that what that alone brings can be seen.
+A trigger reads two Parquet files, one per core; the sink discards the rows. Their number, and the
+sum of their counts, are compared between the two. The figure is the median of triggers; the first
+run of each warms up the JVM and does not count. Spark also runs with the one setting by which
+Penstock writes checkpoints faster, to show the effect of that setting alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 KEYS = 10_000
 DISORDER = 60_000_000
-"""Microseconds that a tuple may be behind the latest one; the watermark waits as long."""
+"""Microseconds that a tuple may be behind the latest one; also the delay of the watermark."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Work:
         )
 
     def stock(self, frame: DataFrame) -> DataFrame:
-        """The same in Spark's words."""
+        """The same as a Spark query."""
         from pyspark.sql import functions as F
 
         window = F.window("at", "600 seconds", f"{self.slide} seconds")
@@ -68,7 +68,7 @@ class Work:
 
 
 def stream(path: Path, rows: int, triggers: int) -> Stored:
-    """Tuples with a time, a key and a value, as so many files to a trigger as there are cores."""
+    """Tuples with a time, a key and a value, with one file per core and trigger."""
     rng = np.random.default_rng(4)
     stored = Stored(path, files=CORES)
     size = rows // CORES
@@ -85,7 +85,7 @@ def stream(path: Path, rows: int, triggers: int) -> Stored:
 
 
 def counted(frame: DataFrame) -> DataFrame:
-    """With metrics that tell one result from another."""
+    """The result, with metrics to compare it by."""
     from pyspark.sql import functions as F
 
     n, total = F.coalesce(F.sum("n"), F.lit(0)), F.coalesce(F.sum("total"), F.lit(0))
@@ -93,12 +93,12 @@ def counted(frame: DataFrame) -> DataFrame:
 
 
 def made_by(triggers: Triggers) -> tuple[int, int, int]:
-    """How many rows, the sum of their counts, and of their sums."""
+    """The number of rows, the sum of their counts, and of their sums."""
     return tuple(triggers.total(one, "made") for one in ("rows", "n", "x"))  # type: ignore[return-value]
 
 
 def compare(spark: SparkSession, work: Work, times: int) -> dict[str, Any]:
-    """Both rates, in turn, and their ratio."""
+    """Both rates, alternating, and their ratio."""
     import penstock.spark as pss
 
     ours: list[Triggers] = []
@@ -130,9 +130,9 @@ def compare(spark: SparkSession, work: Work, times: int) -> dict[str, Any]:
 
 
 def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
-    """Seconds of a trigger, medians: what the slowest core does, and the rest.
+    """Median seconds of a trigger: the parts of the slowest core, and the rest.
 
-    Between JVM and Python is also what the tasks of the first stage do with their tuples.
+    "Between JVM and Python" includes the folding in the tasks of the first stage.
     """
     whole, work = median(made.seconds()), median(made.seconds("addBatch"))
     parts = {part: made.median(f"{part}_ms") / 1000 for part in PARTS}
@@ -147,9 +147,9 @@ def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
 
 
 def finer(spark: SparkSession, works: tuple[Work, Work], times: int) -> dict[str, Any]:
-    """Our rates for two slides, in turn, and the second's to the first's.
+    """Our rates for two slides, alternating, and their ratio.
 
-    Spark's own would take too long: it makes a copy of a row for every window.
+    Stock Spark would take too long: it copies a row for every window.
     """
     import penstock.spark as pss
 

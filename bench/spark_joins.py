@@ -1,12 +1,12 @@
-"""Joins of streaming DataFrames: Penstock on Spark, and Spark by itself, in the same run.
+"""Joins of streaming DataFrames: Penstock on Spark, and stock Spark, in the same run.
 
 The band join is the papers': R(x int32, y float32), S(a int32, b float32), keys uniform in 1 to
-10,000, ±10 on both, windows of the last 2^17 tuples. Spark refuses it; what it says is in the
-figures, and so is what it does with the nearest query that it takes: a column with the same value
-in all rows for an equality, and windows of ±15 seconds. The equi-join has 1 M keys, 1 ms between
-tuples of a stream, and windows of ±60 seconds, which Spark takes.
+10,000, ±10 on both, windows of the last 2^17 tuples. Spark refuses it; the result has its error,
+and its rate for the nearest query that it accepts: an equality on a constant column, and windows of
+±15 seconds. The equi-join has 1 M keys, 1 ms between tuples of a stream, and windows of ±60
+seconds, which Spark accepts.
 
-All triggers read one Parquet file of each stream; the sink throws the rows away. Their number is
+All triggers read one Parquet file of each stream; the sink discards the rows. Their number is
 compared with that of the embedded engine (band) or of Spark (equi-join).
 """
 
@@ -47,7 +47,7 @@ STOCK_EQUAL = (
 )
 KEYS = 1_000_000
 PARTS = ("input", "ordering", "blocks", "state")
-"""Where a core's time goes, as the metrics in the query's progress have it."""
+"""The parts of a core's time, as in the metrics of the query's progress."""
 
 
 def band_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
@@ -68,7 +68,7 @@ def band_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
 
 
 def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str, Any]:
-    """Our rate, and where the time of a trigger goes."""
+    """Our rate, and the breakdown of a trigger's time."""
     import penstock.spark as pss
 
     with folder() as path:
@@ -91,7 +91,7 @@ def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str,
 
 
 def embedded_count(r: Stored, s: Stored, text: str, held: int) -> int:
-    """How many rows the embedded engine makes of the tuples that were not held back."""
+    """The number of rows that the embedded engine makes of the tuples that were not held."""
     with ps.connect("local", buffer_rows=1 << 24) as engine:
         for name, stored in (("r", r), ("s", s)):
             engine.stream(name, stored.tables[0].schema)
@@ -111,10 +111,10 @@ def embedded_count(r: Stored, s: Stored, text: str, held: int) -> int:
 
 
 def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
-    """Seconds of a trigger, medians: what the slowest core does, and the rest.
+    """Median seconds of a trigger: the parts of the slowest core, and the rest.
 
-    What is between JVM and Python is the rest of the two stages: rows become Arrow, cross over as
-    frames, are shuffled, and come back.
+    "Between JVM and Python" is the rest of the two stages: rows become Arrow, cross over as frames,
+    are shuffled, and come back.
     """
     whole, work = median(made.seconds()), median(made.seconds("addBatch"))
     parts = {part: made.median(f"{part}_ms") / 1000 for part in PARTS}
@@ -130,7 +130,7 @@ def breakdown(made: Triggers, source: Triggers) -> dict[str, float]:
 
 
 def stock_band(spark: SparkSession) -> dict[str, Any]:
-    """What Spark says to the band join, and what it does with the nearest one it takes."""
+    """Spark's error for the band join, and its rate for the nearest one it accepts."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
@@ -178,7 +178,7 @@ def equal_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
 
 
 def equal(spark: SparkSession, rows_per_trigger: int, triggers: int, times: int) -> dict[str, Any]:
-    """Both engines' rates, in turn, and their ratio; the first run of each warms the JVM."""
+    """Both rates, alternating, and their ratio; the first run of each warms up the JVM."""
     from pyspark.sql import functions as F
 
     import penstock.spark as pss
@@ -198,7 +198,7 @@ def equal(spark: SparkSession, rows_per_trigger: int, triggers: int, times: int)
             ours.append(run_to_end(pairs, path / f"ours-{number}"))
             found = ours[-1].total("rows_out"), stock[-1].total("rows_out", "stock")
             assert found[0] == found[1], f"{found[0]} rows, but Spark has {found[1]}"
-        ours, stock = ours[1:], stock[1:]  # in the first ones the JVM compiles
+        ours, stock = ours[1:], stock[1:]  # the JVM compiles during the first triggers
         read = streams[0].read(spark).unionByName(streams[1].read(spark))
         source = run_to_end(read, path / "source")
     runs = zip(ours, stock, strict=True)

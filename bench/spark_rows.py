@@ -1,10 +1,10 @@
-"""What Penstock costs on Spark where there is no join to speak of: rows in and out, empty triggers.
+"""The overhead of Penstock on Spark without join work: rows in and out, and empty triggers.
 
 Selection and projection: the same columns, condition and sink as Spark's own, over the same files,
-one for each core in a trigger.
-An empty trigger: the files of both streams have no rows, so what is measured is planning, starting
-tasks and workers, and committing state. Beside it the same join by Spark (four state stores a
-task), and a count by key (one).
+one per core and trigger.
+An empty trigger: the files of both streams have no rows, so it measures planning, starting tasks
+and workers, and committing state; compared with the same join by Spark (four state stores per
+task), and with a count by key (one).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 PLAIN = "SELECT id, x * 2 + 1 AS x2, y / 3 AS y3, name FROM r WHERE x < 5000 AND y > 100"
 BLOCKS = "SELECT id, abs(x) AS x2, y / 3 AS y3, upper(name) AS n FROM r WHERE x < 5000 AND y > 100"
-"""Spark computes the first itself; ABS and UPPER the blocks compute."""
+"""Spark itself computes the first query; this one, with ABS and UPPER, the blocks compute."""
 
 
 def rows(spark: SparkSession, query: str, triggers: int, times: int) -> dict[str, Any]:
-    """Selection and projection of 1 M rows a trigger, with columns of four types."""
+    """Selection and projection of 1 M rows per trigger, with columns of four types."""
     import penstock.spark as pss
 
     stock_spark = stock_session(spark)

@@ -1,4 +1,4 @@
-"""Streams on disk, a session, and a streaming query run over them trigger by trigger."""
+"""Streams on disk, a session, and streaming queries over them, trigger by trigger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CORES = 2
 WARM = 2
-"""Triggers at the start that are not counted: workers start and predicates are compiled in them."""
+"""The first triggers, in which workers start and predicates are compiled, do not count."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def spark_session() -> Iterator[SparkSession]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A folder for streams and checkpoints, gone afterwards."""
+    """A temporary folder for streams and checkpoints."""
     path = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
         yield path
@@ -47,14 +47,14 @@ def folder() -> Iterator[Path]:
 
 @dataclass
 class Stored:
-    """A stream as Parquet files; a trigger reads so many of them as ``files`` says."""
+    """A stream as Parquet files; a trigger reads ``files`` of them."""
 
     path: Path
     files: int = 1
     tables: list[pa.Table] = field(default_factory=list)
 
     def write(self, table: pa.Table) -> None:
-        """Add a file; the source takes files by their times."""
+        """Add a file; the source orders files by their times."""
         self.path.mkdir(parents=True, exist_ok=True)
         number = len(self.tables)
         name = self.path / f"{number:05d}.parquet"
@@ -63,7 +63,7 @@ class Stored:
         self.tables.append(table)
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame that brings the files in order, so many per trigger."""
+        """A streaming DataFrame of the files in order, ``files`` per trigger."""
         schema = spark.read.parquet(str(self.path)).schema
         reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", self.files)
         return reader.parquet(str(self.path))
@@ -71,21 +71,21 @@ class Stored:
 
 @dataclass(frozen=True)
 class Triggers:
-    """What Spark tells of the triggers of a query that has run to its end."""
+    """Spark's progress of all triggers of a query that has run to its end."""
 
     progress: list[dict[str, Any]]
     warm: int = WARM
 
     @property
     def counted(self) -> list[dict[str, Any]]:
-        """Those that had input, without the first ones."""
+        """The triggers with input, without the first ones."""
         return [one for one in self.progress if one["numInputRows"]][self.warm :]
 
     def seconds(self, part: str = "triggerExecution") -> list[float]:
         return [one["durationMs"].get(part, 0) / 1000 for one in self.counted]
 
     def rate(self) -> dict[str, Any]:
-        """Rows a second: the median of the triggers, and the slowest and the fastest."""
+        """Rows per second: the median of the triggers, and the slowest and the fastest."""
         rates = [
             one["numInputRows"] / (one["durationMs"]["triggerExecution"] / 1000)
             for one in self.counted
@@ -110,7 +110,7 @@ class Triggers:
 
 
 def run_to_end(frame: DataFrame, checkpoint: Path, sink: str = "noop", out: str = "") -> Triggers:
-    """Run a streaming query over what is there, and wait for it."""
+    """Run a streaming query over the available input, and wait for it."""
     writer = frame.writeStream.format(sink).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start(*([out] if out else []))
     query.awaitTermination()
@@ -118,7 +118,7 @@ def run_to_end(frame: DataFrame, checkpoint: Path, sink: str = "noop", out: str 
 
 
 def together(runs: Iterable[Triggers]) -> Triggers:
-    """The triggers that count of several runs."""
+    """The measured triggers of several runs."""
     return Triggers([one for run in runs for one in run.counted], warm=0)
 
 
@@ -127,10 +127,10 @@ def median(values: Iterable[float]) -> float:
 
 
 def stock_session(spark: SparkSession, own_files: bool = True) -> SparkSession:
-    """A session of the same context with Spark's own settings, but as many partitions as cores.
+    """A session of the same context with Spark's defaults, but as many partitions as cores.
 
-    With its 200 partitions Spark is several times slower on so few cores. With ``own_files`` it
-    writes checkpoints as it would by itself, else as Penstock lets it.
+    With the default of 200 partitions Spark is several times slower on few cores. With
+    ``own_files`` it uses its default checkpoint file manager, else that of Penstock.
     """
     stock = spark.newSession()
     if own_files:

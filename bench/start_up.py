@@ -1,4 +1,4 @@
-"""How long a user waits: the version, and the first row of a first query from a warm cache."""
+"""Start-up times: the version, and the first row of a first query from a warm cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with ps.connect("local") as engine:
 
 
 def run(runs: int = 5) -> dict[str, Any]:
-    """Seconds, each in a process of its own; the first query is also timed with a cold cache."""
+    """Seconds, each in its own process; the first query is also timed with a cold cache."""
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as cache:
         first = [sys.executable, "-c", FIRST_QUERY]

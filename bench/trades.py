@@ -1,9 +1,9 @@
-"""The trades of Oge et al. 2013 by the million, out of order, and what they come to.
+"""The trades of Oge et al. 2013 by the million, out of order, and their aggregates.
 
-One *period* of trades is made and handed out again and again, each time so much later. A trade is
-under way for up to ``disorder`` seconds, and those that arrive early in a period were made before
-it; so the stream has no seams, and none of it comes later than that. Tuples are Arrow columns of 32
-bits, as the paper's, and the symbol is a dictionary-encoded string.
+One *period* of trades is generated and repeated, each time shifted by its length. A trade is in
+transit for up to ``disorder`` seconds, and those that arrive early in a period were made before it;
+so the stream has no seams, and no trade is later than that. Tuples are Arrow columns of 32 bits, as
+in the paper, and the symbol is a dictionary-encoded string.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ UBS = "UBSN"
 PRICES = 10_000
 VOLUMES = 1_000
 OPENING = 36_000
-"""The time of the first period; a multiple of every unit that time is counted in."""
+"""The time of the first period; a multiple of every unit of time."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """So many ``batches`` of ``rows`` tuples in ``seconds`` of the exchange, in equal parts.
+    """``batches`` batches of ``rows`` tuples in ``seconds`` of the exchange, in equal parts.
 
     ``symbols`` and prices are equally likely. By default 10,000 tuples come in a second.
     """
@@ -45,7 +45,7 @@ class Shape:
         return self.rows * self.batches
 
     def names(self) -> list[str]:
-        """The symbols; that of the query is somewhere among them."""
+        """The symbols, including that of the query."""
         names = [f"S{number:04}" for number in range(self.symbols)]
         names[self.symbols // 2] = UBS
         return names
@@ -58,7 +58,7 @@ class Trades:
         self.shape = shape
         self.given = 0
         rng = np.random.default_rng(shape.seed)
-        # Arrivals are in order, and a trade was made less than the disorder before it arrives.
+        # Arrivals are in order, and a trade was made less than the disorder before its arrival.
         arrives = np.arange(shape.count) * (shape.seconds / shape.count)
         made = arrives - rng.random(shape.count) * shape.disorder
         self.times = np.floor(made).astype(np.int32)
@@ -68,12 +68,12 @@ class Trades:
         self._names = pa.array(shape.names())
 
     def part(self, number: int) -> slice:
-        """Where the tuples of a batch are in its period."""
+        """The slice of a batch in its period."""
         start = number % self.shape.batches * self.shape.rows
         return slice(start, start + self.shape.rows)
 
     def shift(self, number: int) -> int:
-        """The time of the period that a batch is of."""
+        """The time of a batch's period."""
         return OPENING + number // self.shape.batches * self.shape.seconds
 
     def batch(self, number: int) -> pa.RecordBatch:
@@ -93,7 +93,7 @@ class Trades:
 
 @dataclass(frozen=True)
 class Part:
-    """What a batch comes to, by unit of time from ``first`` on, and by key."""
+    """The aggregates of a batch, by unit of time from ``first`` on, and by key."""
 
     first: int
     count: Array
@@ -104,7 +104,7 @@ class Part:
 
 @dataclass
 class Facts:
-    """Count, sum, least and greatest ``value`` by ``unit`` seconds of time, computed with NumPy.
+    """Count, sum, minimum and maximum of ``value`` per ``unit`` seconds, computed with NumPy.
 
     ``only``: of the trades of UBS. ``key``: by symbol or by price, else of all together. ``added``
     are the numbers of the batches that count.
@@ -120,13 +120,13 @@ class Facts:
 
     @property
     def keys(self) -> int:
-        """How many keys there may be."""
+        """The number of possible keys."""
         if self.key is None:
             return 1
         return self.trades.shape.symbols if self.key == "symbols" else PRICES + 1
 
     def whole(self) -> Part:
-        """Everything that was added."""
+        """The aggregates of everything added."""
         parts = [(self._shifted(number), self._part(number)) for number in self.added]
         first = min(at for at, _ in parts)
         units = max(at + len(part.count) for at, part in parts) - first
@@ -174,7 +174,7 @@ class Facts:
 
 
 def empty(first: int, units: int, keys: int) -> Part:
-    """Of nothing."""
+    """The aggregates of no tuples."""
     shape = (units, keys)
     limits = np.iinfo(np.int64)
     return Part(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import re
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ TIMES = {
     "date": Times(pa.date32(), unit=" DAYS"),
     "seconds": Times(pa.timestamp("s"), unit=" SECONDS"),
     "milliseconds": Times(pa.timestamp("ms", "UTC"), step=500, unit=" SECONDS"),
+    "int64 with a lead": Times(pa.int64(), lead=Fraction(4)),
 }
 """Times that windows can slide along."""
 
@@ -51,7 +53,7 @@ def with_times(sql: str, times: Times) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """What a stream has: a time, a number, a word, and perhaps a float and a decimal."""
+    """The columns of a stream: a time, a number, a string, and perhaps a float and a decimal."""
 
     stream: str
     alias: str
@@ -130,7 +132,7 @@ SORTS = ("COUNT(*) DESC", "MAX({n})", "MIN({w}) DESC NULLS FIRST", "SUM({n}) NUL
 
 @dataclass(frozen=True)
 class Shape:
-    """What a change must keep of an aggregate. ``kind``: range, rows or whole."""
+    """The part of an aggregate that a change must keep. ``kind``: range, rows or whole."""
 
     columns: Columns
     kind: str
@@ -197,7 +199,7 @@ def aggregates(draw: Any, columns: Columns, shape: Shape | None = None) -> tuple
 
 @dataclass(frozen=True)
 class Sorted:
-    """What is sorted, how, and how its rows are limited."""
+    """A query with ORDER BY: what it sorts, by which keys, and its LIMIT."""
 
     which: str
     order: str = ""
@@ -266,7 +268,7 @@ def derived_aggregates(draw: Any, shape: Shape | None = None) -> tuple[Shape, st
 
 @st.composite
 def empty_aggregates(draw: Any, shape: Shape | None = None) -> tuple[Shape, str]:
-    """As :func:`derived_aggregates`, with a row for every window."""
+    """Aggregates as :func:`derived_aggregates` draws them, with a row for every window."""
     if shape is None:
         shape = replace(draw(shapes(R)), kind="range", keys=(), empty=True, ordered=False)
     shape, clause = draw(windows(shape))
@@ -281,7 +283,7 @@ SINGLES = st.sampled_from((0.0, -0.0, 1.5, -2.0, 0.125, 2.0**100, -(2.0**-100), 
 ODD = st.sampled_from((float("nan"), float("inf"), float("-inf"), None))
 DOUBLES = st.sampled_from((0.1, -0.1, 1e300, -1e300, 1.7e308, 5e-324, 3.0, 1e16, 0.0, -0.0))
 MAKERS = {"joined": derivations, "grouped": derived_aggregates, "empty": empty_aggregates}
-"""What D may be: a selection, union or join, an aggregate by group, one with empty windows."""
+"""The kinds of D: a selection, union or join, an aggregate by group, one with empty windows."""
 
 
 def row(draw: Any, stream: str, now: int) -> tuple[Any, ...]:

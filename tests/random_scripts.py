@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import re
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -43,18 +44,21 @@ S = Stream.of(
 
 @dataclass(frozen=True)
 class Times:
-    """What the times of a script are: a type, what one step of time is of it, and a unit of SQL."""
+    """The type of a script's times, the length of one step of time, and its SQL unit."""
 
     type: pa.DataType
     step: Any = 1
     unit: str = ""
     first: int = 0
+    lead: Fraction | None = None
 
     @property
     def streams(self) -> tuple[Stream, Stream]:
         """R and S with times of this type."""
         time = pa.field("t", self.type)
         left, right = (replace(s, schema=s.schema.set(0, time)) for s in (R, S))
+        if self.lead is not None:
+            left, right = (replace(s, time="t", max_lead=self.lead) for s in (left, right))
         return left, right
 
     def physical(self, time: int) -> Any:
@@ -74,6 +78,11 @@ TIMES = {
     "date": Times(pa.date32(), unit=" DAYS"),
     "seconds": Times(pa.timestamp("s"), unit=" SECONDS"),
     "milliseconds": Times(pa.timestamp("ms", "UTC"), step=500, unit=" SECONDS"),
+    "int64 with a lead": Times(pa.int64(), lead=Fraction(2)),
+    "double with a lead": Times(pa.float64(), step=0.25, lead=Fraction(1, 2)),
+    "milliseconds with a lead": Times(
+        pa.timestamp("ms", "UTC"), step=500, unit=" SECONDS", lead=Fraction(3, 4)
+    ),
 }
 """Times for which a script of int64 times makes sense too."""
 
@@ -157,7 +166,7 @@ KINDS = ("JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI J
 
 @dataclass(frozen=True)
 class WindowKind:
-    """What a change may not alter of a window."""
+    """The part of a window that a change may not alter."""
 
     rows: bool
 
@@ -167,7 +176,7 @@ def window(draw: Any, kind: WindowKind) -> str:
         return draw(
             st.sampled_from(("[ROWS 0]", "[NOW]", "[ROWS 1]", "[ROWS 2]", "[ROWS 3]", "[ROWS 7]"))
         )
-    size = draw(st.sampled_from((1, 2, 3, 5, 9)))
+    size = draw(st.sampled_from(("1", "2", "3", "5", "9", "0 INCLUSIVE", "2 INCLUSIVE")))
     slack = draw(st.sampled_from(("", "", " SLACK 0", " SLACK 1", " SLACK 3")))
     return f"[RANGE {size} WATTR t{slack}]"
 
@@ -211,6 +220,7 @@ def queries(draw: Any, shape: Any = None, simple: bool = False) -> tuple[Any, st
     )
 
 
+COMPUTED = "COALESCE(r.t, r.t)"
 OF_D = ("d.v > 0", "d.w = 'a' OR d.v IS NULL", "TRUE")
 WITH_D = ("TRUE", "d.v = s.a", "d.v <= s.a", "d.w = s.n", "d.t <= s.t", "d.v - s.a > 0")
 
@@ -233,6 +243,8 @@ def scripts(draw: Any, derived: bool = False, count_windows: bool = False) -> li
     for _ in range(draw(st.integers(1, 2))):
         script.install()
     verbs = ("tuple",) * 14 + ("punctuate", "change", "install", "rare")
+    if derived:
+        verbs += ("derive",)
     for _ in range(draw(st.integers(0, 24))):
         script.step(draw(st.sampled_from(verbs)))
     if draw(st.booleans()):
@@ -254,11 +266,15 @@ class _Script:
         self._now = 0
 
     def derive(self) -> None:
-        """D, and sometimes an E that is derived of it."""
-        shape, text = self._draw(derivations())
-        self._derive("D", shape, text)
-        if self._draw(st.integers(0, 3)) == 0:
-            self._derive("E", "of D", self._draw(derivations("of D"))[1])
+        """D first; then, sometimes, an E that is derived of it, and an F."""
+        if "D" not in self._derived:
+            self._derive("D", *self._draw(derivations()))
+            if self._draw(st.integers(0, 3)):
+                return
+        if "E" not in self._derived:
+            self._derive("E", *self._draw(derivations("of D")))
+        elif "F" not in self._derived:
+            self._derive("F", *self._draw(derivations()))
 
     def _derive(self, name: str, shape: str, text: str) -> None:
         self.steps.append(Step("derive", name, text))
@@ -283,6 +299,8 @@ class _Script:
         stream = self._draw(st.sampled_from(("R", "S")))
         if verb == "install" and self._count < 3:
             self.install()
+        elif verb == "derive":
+            self.derive()
         elif verb == "change" and self._installed:
             self._change(self._draw(st.sampled_from(sorted(self._installed))))
         elif stream in self._ended:
@@ -331,6 +349,8 @@ def derivations(draw: Any, shape: str | None = None) -> tuple[str, str]:
     if shape == "of D":
         return shape, f"SELECT d.t, d.v, d.w FROM D AS d WHERE {draw(st.sampled_from(OF_D))}"
     if shape == "select":
+        # A computed time has no punctuation.
+        columns = draw(st.sampled_from((columns, columns, columns.replace("r.t", f"{COMPUTED}"))))
         return shape, f"SELECT {columns} FROM R AS r WHERE {draw(st.sampled_from(ONE_SIDED))}"
     if shape == "union":
         return shape, (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a script: what to do, and with what."""
+    """One step of a script: a verb and its arguments."""
 
     verb: str
     subject: str = ""

@@ -53,7 +53,7 @@ def arrivals(r: pa.Table, s: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def with_seen(mine: pa.Table, other: pa.Table) -> pa.Table:
-    """With ``seen``: how many tuples of the other stream had arrived before each."""
+    """Add ``seen``: the number of tuples of the other stream that arrived before each."""
     theirs = other["p"].to_pylist()
     seen, count = [], 0
     for position in mine["p"].to_pylist():
@@ -79,7 +79,7 @@ def duckdb_rows(sql: str, r: pa.Table, s: pa.Table) -> Counter[tuple[Any, ...]]:
 def check(
     kind: str, on: str, windows: tuple[str, str], live: str, sizes: tuple[int, int], rest: str = ""
 ) -> None:
-    """The same join, with windows here and with a condition on arrival numbers or times there."""
+    """Run a join with windows here, and in DuckDB with a condition on arrival numbers or times."""
     r, s = table(1, sizes[0]), table(2, sizes[1])
     names = R_COLUMNS if kind in EXISTS else R_COLUMNS + S_COLUMNS
     columns = ", ".join(f"{name} AS {name.replace('.', '_')}" for name in names)
@@ -108,20 +108,23 @@ PREDICATES = (
 )
 
 
+@pytest.mark.product(2, by="kind")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("on", PREDICATES)
 def test_joins_of_whole_streams(kind: str, on: str) -> None:
     check(kind, on, ("[UNBOUNDED]", "[UNBOUNDED]"), "TRUE", (400, 300))
 
 
+@pytest.mark.product(1, by="kind")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("w_r", "w_s"), [(1, 1), (7, 40), (250, 3)])
 def test_joins_of_count_windows(kind: str, w_r: int, w_s: int) -> None:
-    # Whoever comes second must still find the first among the last w of its stream.
+    # The later tuple must find the earlier one among the last w of its stream.
     live = f"((r.p > s.p AND s.n >= r.seen - {w_s}) OR (r.p < s.p AND r.n >= s.seen - {w_r}))"
     check(kind, "r.i < s.i AND r.f <> s.f", (f"[ROWS {w_r}]", f"[ROWS {w_s}]"), live, (700, 600))
 
 
+@pytest.mark.product(1, by="kind")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("t_r", "t_s"), [(1, 1), (5, 20), (60, 2)])
 def test_joins_of_time_windows(kind: str, t_r: int, t_s: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.engines.local.engine import Engine
 from penstock.oracle.oracle import Oracle
-from penstock.program.instructions import CreateStream, Install
+from penstock.program.isa.instructions import CreateStream, Install
 from penstock.streams.events import End, Tuples
 from penstock.streams.literals import physical_list
 from penstock.streams.schema import Stream
@@ -70,7 +70,7 @@ def batch_of(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def on_engine(batch: pa.RecordBatch, piece: int) -> dict[str, list[Any]]:
-    """The rows of every query, fed in batches of some size; nobody is late."""
+    """The rows of every query, fed in batches of some size; no tuple is late."""
     engine = Engine()
     engine.feed([CreateStream(R), *(Install(name, text) for name, text in QUERIES.items())])
     for start in range(0, batch.num_rows, piece):

@@ -1,4 +1,4 @@
-"""Starting an engine, and handing it what it cannot take."""
+"""Starting an engine, and the inputs it refuses."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ def test_an_unknown_option_is_named(tmp_path: Path) -> None:
     ps.connect("local").save(path)
     assert refusal(lambda: ps.restore(path, foo=1)) == message
     assert ps.restore(path, batch_rows=5).batch_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("batch_row", "Did you mean batch_rows? "),
+        ("push_timout", "Did you mean push_timeout? "),
+        ("cores", "It is an option of engine.install(sql, cores=...). "),
+        ("flow", "It is an option of engine.install(sql, flow=...). "),
+        ("memory", ""),
+    ],
+)
+def test_an_error_says_which_function_takes_an_option(option: str, hint: str) -> None:
+    message = f"an engine has no option {option!r}\n{hint}{OPTIONS}"
+    assert refusal(lambda: ps.connect("local", **{option: 2})) == message  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("text", [None, 7, b"SELECT 1"])

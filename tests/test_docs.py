@@ -1,4 +1,4 @@
-"""What README and docs say is so: code runs, scripts replay, links lead somewhere."""
+"""README and docs are true: code runs, scripts replay, links resolve."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import main
+from penstock.cli.commands import main
 from penstock.testing import replay_text, run_on_oracle
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
@@ -104,7 +104,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_there_is_something_to_try() -> None:
-    """So that the tests above cannot pass by finding nothing."""
+    """The tests above find blocks to test."""
     readme = ROOT / "README.md"
     assert len(code_blocks(readme, "python")) >= 1
     assert len(code_blocks(readme, "flow")) >= 1
@@ -124,3 +124,15 @@ def test_every_dependency_has_its_line() -> None:
     names = set(re.findall(r'^ +"([a-z-]+)>=', project, re.MULTILINE)) | {"duckdb"}
     assert len(names) > 10
     assert [name for name in sorted(names) if f"| {name} " not in text] == []
+
+
+def test_contributing_names_files_and_tables_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    package = ROOT / "src" / "penstock"
+    for path in re.findall(r"`((?:[a-z_]+/)+(?:\w+\.py)?)`", text):
+        assert (package / path).exists() or (ROOT / path).exists(), path
+    tables = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", text)
+    assert len(tables) > 10
+    for name, path in tables:
+        source = (package / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(def )?{name}\b", source, re.MULTILINE), (name, path)

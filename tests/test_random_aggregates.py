@@ -15,17 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from penstock.engines.local.engine import Engine
 from penstock.engines.local.state import restore
 from penstock.errors import PenstockError
 from penstock.oracle.oracle import Oracle
-from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
+from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
 from penstock.streams.literals import physical_list
 from penstock.streams.schema import Stream
+from tests.effort import examples
 from tests.random_aggregates import TIMES, aggregate_scripts, with_times
 from tests.random_scripts import Step, Times
 from tests.test_random_scripts import BATCHES, SIZES, batch_of
@@ -36,7 +37,7 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True)
 class Refused:
-    """A change that wants rows back which a LIMIT has let go."""
+    """A change that needs rows which a LIMIT has discarded."""
 
     change: Change
 
@@ -95,7 +96,7 @@ def with_dictionary(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def on_oracle(steps: list[Step], times: Times = INT64) -> Found:
-    """What the script means: for each query its rows, late tuples and dead letters."""
+    """The oracle's rows, late tuples and dead letters of each query of a script."""
     oracle = Oracle()
     for event in as_events(steps, times):
         if isinstance(event, CreateStream):
@@ -132,10 +133,10 @@ def run_on(
     kernel: str | None = None,
     encoded: bool = False,
 ) -> Found:
-    """What an engine makes of a script that it is fed in pieces of these sizes.
+    """An engine's output for a script fed in batches of these sizes.
 
-    ``settle`` is called after every piece and gives the engine to go on with. ``kernel`` is that of
-    the queries which it can serve, ``encoded`` as in :func:`as_events`.
+    ``settle`` is called after every batch and returns the engine to continue with. ``kernel`` is
+    used by the queries that it can serve, ``encoded`` is as in :func:`as_events`.
     """
     found: Found = {}
     waiting: list[Any] = []
@@ -207,9 +208,8 @@ def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options
 
 
 SCRIPTS = st.booleans().flatmap(lambda derived: aggregate_scripts(derived=derived))
-# The fuzz profile asks for more than this, and gets it.
-MANY = settings(max_examples=max(60, settings().max_examples))
-SOME = settings(max_examples=max(20, settings().max_examples))
+MANY = examples(100)
+SOME = examples(100)
 
 
 @MANY
@@ -341,7 +341,7 @@ def test_a_sum_that_does_not_fit_stops_the_query_at_its_window(
 
 
 def failure(feed: Any, events: list[Any]) -> tuple[str, str] | None:
-    """What the error says, if there is one."""
+    """The text of the error, if there is one."""
     try:
         feed(events)
     except PenstockError as error:

@@ -1,24 +1,25 @@
-"""Random scripts: the embedded engine gives the oracle's rows, whatever the size of its batches."""
+"""Random scripts: the embedded engine gives the oracle's rows, whatever its batch size."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
-from penstock.blocks import join_side
 from penstock.engines.local.engine import Engine
-from penstock.kernels import choosing, entry_index
 from penstock.oracle.oracle import Oracle
-from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
+from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install
 from penstock.streams.events import End, Malformed, Punctuation, Tuples
 from penstock.streams.literals import physical_list
-from tests.plain_kernels import plain_kernels
+from tests.effort import examples
 from tests.random_scripts import TIMES, Step, Times, scripts
+from tests.thresholds import low_thresholds
 
 INT64 = TIMES["int64"]
 
@@ -93,9 +94,9 @@ def run_on(
     times: Times = INT64,
     settle: Callable[[Any], Any] = lambda engine: engine,
 ) -> tuple[dict[str, Any], ...]:
-    """What an engine makes of a script that it is fed in pieces of these sizes.
+    """An engine's output for a script fed in batches of these sizes.
 
-    ``settle`` is called after every piece and gives the engine to go on with.
+    ``settle`` is called after every batch and returns the engine to continue with.
     """
     output = _Output()
 
@@ -123,7 +124,7 @@ def run_on(
 
 
 def collected(handles: list[Any], first: int) -> tuple[dict[str, Any], ...]:
-    """What the handles have, as if the script that installed them had begun at position 0."""
+    """The output of the handles, with positions counted from the first of the script."""
     output = _Output(first)
     output.collect(handles)
     return output.found()
@@ -184,36 +185,30 @@ def check(
 
 SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
 BATCHES = st.sampled_from((1, 2, 7, 1000))
-# The fuzz profile asks for more than this, and gets it.
-MANY = settings(max_examples=max(450, settings().max_examples))
-SOME = settings(max_examples=max(200, settings().max_examples))
+MANY = examples(450)
+SOME = examples(200)
 
 
 @MANY
 @given(scripts(), SIZES, BATCHES)
-def test_rows_are_the_oracles_without_compiling(
+def test_rows_are_the_oracles_by_the_nested_loop(
     steps: list[Step], sizes: list[int], batch_rows: int
 ) -> None:
     compare(steps, sizes, batch_rows=batch_rows, compile_predicates=False)
 
 
 @pytest.fixture(scope="module")
-def kernels_in_plain_python() -> Iterator[None]:
-    """Kernels are not compiled, indexes are used from the second tuple on, windows are packed."""
-    with plain_kernels() as patch:
-        patch.setattr(entry_index, "LONGEST_TAIL", 1)
-        patch.setattr(entry_index, "IN_CACHE", 1)
-        patch.setattr(choosing, "TOO_MANY", 2.0)
-        patch.setattr(join_side, "WORTH_PACKING", 1)
+def eager_indexes() -> Iterator[None]:
+    with low_thresholds():
         yield
 
 
 @MANY
 @given(scripts(), SIZES, BATCHES)
-def test_rows_are_the_oracles_with_generated_kernels(
-    kernels_in_plain_python: None, steps: list[Step], sizes: list[int], batch_rows: int
+def test_rows_are_the_oracles_by_indexes(
+    eager_indexes: None, steps: list[Step], sizes: list[int], batch_rows: int
 ) -> None:
-    compare(steps, sizes, batch_rows=batch_rows)
+    compare(steps, sizes, batch_rows=batch_rows, compile_predicates=False)
 
 
 @MANY
@@ -235,3 +230,25 @@ def test_rows_are_the_oracles_whatever_the_type_of_time(
     steps: list[Step], sizes: list[int], batch_rows: int, times: str
 ) -> None:
     compare(steps, sizes, TIMES[times], batch_rows=batch_rows, compile_predicates=False)
+
+
+def without_slack(step: Step) -> Step:
+    """A query with none of its windows having a SLACK."""
+    return replace(step, value=re.sub(r" SLACK \d+", "", step.value))
+
+
+@MANY
+@given(scripts(derived=True), SIZES, BATCHES)
+def test_no_row_of_a_derived_stream_is_late_without_slack(
+    steps: list[Step], sizes: list[int], batch_rows: int
+) -> None:
+    """As long as the sources respect their punctuations, and derived columns keep their meaning."""
+    derived = {step.subject for step in steps if step.verb == "derive"}
+    kept = [
+        without_slack(step) if step.verb in ("install", "change") else step
+        for step in steps
+        if step.verb != "punctuate" and (step.verb != "change" or step.subject not in derived)
+    ]
+    _, late, _ = on_engine(kept, sizes, batch_rows=batch_rows, compile_predicates=False)
+    of_derived = {n: [x for x in found if x[1] in derived] for n, found in late.items()}
+    assert not any(of_derived.values()), of_derived

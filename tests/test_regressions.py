@@ -1,4 +1,4 @@
-"""Scripts that once went wrong: the engine gives what the oracle gives, whatever the batch."""
+"""Scripts that once failed: the engine gives the oracle's rows, whatever the batch size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock import tuning
 from penstock.blocks.project import ProjectBlock
 from penstock.engines.local.engine import Engine
 from penstock.errors import QueryFailed
@@ -23,7 +24,7 @@ install q: SELECT r.id AS r, s.id AS s FROM R [RANGE 1 DAYS WATTR t] AS r LEFT J
 R: 1, DATE '+20000-01-01'
 R: 2, DATE '2024-01-01'
 """,
-    "a promise between two ticks of a coarser clock": """
+    "a punctuation between two ticks of a coarser clock": """
 stream R (id int32, t timestamp(0))
 stream S (id int32, t timestamp(0))
 install q: SELECT r.id AS r, s.id AS s FROM R [RANGE 3 SECONDS WATTR t SLACK 1500 \\
@@ -47,7 +48,7 @@ change q: SELECT r.id AS r, s.id AS s FROM R [RANGE 1001 NANOSECONDS WATTR t] AS
 S: 2, TIMESTAMP '2024-01-01 00:00:05.123458'
 R: 2, TIMESTAMP '2024-01-01 00:00:05.123457'
 """,
-    "the end of a branch lets the promise of a union rise": """
+    "the end of a branch lets the punctuation of a union rise": """
 stream R (id int32, t int64)
 stream S (id int32, t int64)
 stream W (id int32, t int64)
@@ -94,7 +95,7 @@ R: 1, 3
 S: 1, 3
 end
 """,
-    "a promise of a finer unit on a coarser column": """
+    "a punctuation of a finer unit on a coarser column": """
 stream R (id int32, t timestamp(0))
 stream S (id int32, t timestamp(3))
 derive D: SELECT r.id, r.t FROM R [RANGE 3 SECONDS WATTR t] AS r SEMI JOIN S [RANGE 1 SECONDS \\
@@ -105,7 +106,7 @@ S: 1, TIMESTAMP '2024-01-01 00:00:00'
 R: 1, TIMESTAMP '2024-01-01 00:00:05'
 punctuate S: TIMESTAMP '2024-01-01 00:00:03.5'
 """,
-    "a derived promise never goes back": """
+    "a derived punctuation never goes back": """
 stream R (id int32, t int64)
 stream S (id int32, t int64)
 derive D: SELECT id,t FROM R
@@ -157,14 +158,14 @@ def test_a_query_that_fails_takes_nothing_from_the_others(monkeypatch: pytest.Mo
     first, bad, last = (
         engine.install(f"SELECT x AS {n} FROM R", name=n) for n in ("a", "bad", "c")
     )
-    process = ProjectBlock.process
+    selected = ProjectBlock._projected
 
-    def broken(block: ProjectBlock, run: Any) -> Any:
+    def broken(block: ProjectBlock, *given: Any) -> Any:
         if block is bad.pipeline.blocks[2]:
             raise ZeroDivisionError("boom")
-        return process(block, run)
+        return selected(block, *given)
 
-    monkeypatch.setattr(ProjectBlock, "process", broken)
+    monkeypatch.setattr(ProjectBlock, "_projected", broken)
     with pytest.raises(QueryFailed) as caught:
         engine.push("R", rows(0, 2, "x"))
     assert str(caught.value) == (
@@ -179,9 +180,8 @@ def test_a_query_that_fails_takes_nothing_from_the_others(monkeypatch: pytest.Mo
     assert list(engine.queries) == ["a", "c"]
 
 
-def test_metrics_do_not_depend_on_the_size_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 200)
-    monkeypatch.setattr("penstock.blocks.pairing.MOST_PAIRS", 200)
+@tuning.given(pairs_per_step=200)
+def test_metrics_do_not_depend_on_the_size_of_batches() -> None:
     seen = set()
     for batch in (7, 1000):
         engine = connect(batch_rows=batch, buffer_rows=1 << 24)
@@ -221,8 +221,8 @@ def test_times_out_of_order_do_not_make_every_pair_a_candidate() -> None:
     assert query.metrics()["comparisons"] < 40 * len(order)
 
 
-def test_a_tuple_of_the_far_future_keeps_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.blocks.join_side.WORTH_PACKING", 64)
+@tuning.given(tuples_to_pack=64)
+def test_a_tuple_of_the_far_future_keeps_no_others() -> None:
     engine = connect()
     query = engine.install(
         "SELECT r.x, s.a FROM R [RANGE 10 WATTR t] AS r LEFT JOIN S [RANGE 10 WATTR t] AS s "

@@ -1,4 +1,4 @@
-"""Tuples pushed one by one: the oracle's rows, whichever way they go through the engine."""
+"""Single-tuple pushes give the oracle's rows, on every path through the engine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.blocks import row_store
+from penstock import tuning
 from penstock.engines.local.engine import Engine
-from penstock.kernels import choosing, entry_index
 from penstock.streams.events import Tuples
 from penstock.streams.literals import physical_list
-from tests.plain_kernels import plain_kernels
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import SOME, as_events, on_oracle, plain
 
@@ -27,8 +24,8 @@ class Driver:
     """An engine that gets a script's tuples by push, and is saved and restored on the way."""
 
     def __init__(self, path: Path, after: list[str]) -> None:
-        self.engine = Engine()
-        self.engine._singles.patience = 0
+        self.engine = Engine(compile_predicates=False)
+        self.engine._single_pushes.patience = 0
         self.rows: dict[str, list[Any]] = {}
         self.taken = 0
         self._path = path
@@ -57,7 +54,7 @@ class Driver:
                 self.restore()
         self._feed(waiting)
         self.collect()
-        self.taken += self.engine._singles.taken
+        self.taken += self.engine._single_pushes.fast_tuples
 
     def _feed(self, waiting: list[Any]) -> None:
         self.engine.feed(waiting)
@@ -66,10 +63,10 @@ class Driver:
     def restore(self) -> None:
         for query in self.engine.dropped:
             self._drain(query)  # what has been dropped is not saved
-        self.taken += self.engine._singles.taken
+        self.taken += self.engine._single_pushes.fast_tuples
         self.engine.save(self._path)
         self.engine = ps.restore(str(self._path))
-        self.engine._singles.patience = 0
+        self.engine._single_pushes.patience = 0
 
     def collect(self) -> None:
         for query in (*self.engine.dropped, *self.engine.queries.values()):
@@ -88,12 +85,9 @@ class Driver:
 def singly_in_plain_python() -> Iterator[Counter[str]]:
     """Kernels are not compiled, segments hold a tuple or two. Counts who was taken singly."""
     ways: Counter[str] = Counter()
-    with plain_kernels() as patch, np.errstate(all="ignore"):
-        patch.setattr(entry_index, "LONGEST_TAIL", 2)
-        patch.setattr(choosing, "TOO_MANY", 2.0)
-        patch.setattr(row_store, "MOST_LOOSE", 3)
+    with tuning.given(longest_tail=2, candidate_share=2.0, most_loose_texts=3):
         yield ways
-    # What is compared below is worth little unless many tuples went the way that is meant.
+    # The comparison below proves little unless many tuples took the single-tuple path.
     assert ways["singly"] * 4 > ways["pushed"], ways
 
 

@@ -1,7 +1,7 @@
 """Trades that arrive out of order: ``python -m examples.trades.generate --out trades.csv``.
 
 As in Oge et al. 2013 §VI-B, trades are made in the order of their time and then moved, so that none
-comes more than a minute late. Unlike there, a few are sent on a long way round and do.
+is more than a minute late. Unlike there, a few take a detour and are later than that.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ SYMBOLS = ("ABBN", "CSGN", "HOLN", "NESN", "NOVN", "ROG", "UBSN", "ZURN")
 OPENING = 9 * 3600
 """Times are seconds of the day, and the exchange opens at nine."""
 DISORDER = 60
-"""No trade comes so many seconds after one that is younger, but for those on the long way."""
+"""A trade is less than this many seconds late, unless it takes the detour."""
 DETOUR = (180, 900)
-"""How many seconds the long way takes."""
+"""The shortest and the longest detour, in seconds."""
 RUSH = 12
-"""How many times as many shares a trade has while its symbol is in a rush of a minute."""
+"""The factor of a trade's shares while its symbol is in a rush of a minute."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Day:
-    """How many ``trades`` in how many ``seconds``, how many ``late`` ones, how many ``rushes``."""
+    """The numbers of ``trades``, ``seconds``, ``late`` trades and ``rushes``."""
 
     trades: int = 1_000
     seconds: int = 3_600
@@ -66,7 +66,7 @@ def generate(day: Day) -> pa.Table:
 
 
 def walks(rng: np.random.Generator, symbol: Array) -> Array:
-    """A price for each trade, which wanders from one trade of a symbol to the next."""
+    """A price for each trade: a random walk per symbol."""
     price = np.empty(len(symbol), np.int64)
     for number in range(len(SYMBOLS)):
         own = np.flatnonzero(symbol == number)
@@ -76,10 +76,10 @@ def walks(rng: np.random.Generator, symbol: Array) -> Array:
 
 
 def arrivals(rng: np.random.Generator, time: Array, late: int) -> Array:
-    """The order in which trades of these times arrive; ``late`` of them take the long way.
+    """The order in which trades of these times arrive; ``late`` of them take the detour.
 
-    A trade is under way for less than ``DISORDER`` seconds, so whatever has arrived before it was
-    made less than that after it.
+    Other trades are in transit for less than ``DISORDER`` seconds, so every earlier arrival was
+    made less than that after them.
     """
     way = rng.random(len(time)) * DISORDER
     chosen = rng.permutation(len(time))[:late]
@@ -88,7 +88,7 @@ def arrivals(rng: np.random.Generator, time: Array, late: int) -> Array:
 
 
 def at_least(smallest: int) -> Callable[[str], int]:
-    """What argparse reads a whole number with that is not below ``smallest``."""
+    """An argparse type: a whole number that is not below ``smallest``."""
 
     def read(text: str) -> int:
         try:

@@ -1,10 +1,15 @@
 """Four queries over trades that arrive out of order, with a live table in the terminal.
 
-``python -m examples.trades.run`` runs them in this process, ``--engine spark`` on Spark. Where the
-output is no terminal, each row is a line, and so is each trade that came too late.
+``python -m examples.trades.run`` runs them in this process, ``--engine spark`` on Spark. If the
+output is not a terminal, each row is a line, and so is each late trade.
 """
 
 from __future__ import annotations
+
+from penstock.cli.exit_signals import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals("trades")  # before the other imports, which take a while
 
 import argparse
 import math
@@ -27,11 +32,11 @@ HERE = Path(__file__).parent
 STREAM = "CREATE STREAM Trades (Symbol STRING, Price INT, Volume INT, Time INT)"
 QUERIES = ("q3", "prices", "top", "alerts")
 BATCH = 20
-"""Trades that are pushed at once."""
+"""Trades per push."""
 PACE = 240.0
-"""Seconds of the exchange in a second of ours, on a terminal; elsewhere nobody waits."""
+"""Seconds of the exchange per second, on a terminal; elsewhere there is no pacing."""
 LOOK_AGAIN = 0.25
-"""Seconds between two looks at how far Spark is."""
+"""Seconds between two checks of Spark's progress."""
 
 
 def install(engine: Any, names: tuple[str, ...] = QUERIES) -> None:
@@ -53,9 +58,9 @@ def flow(
     batch: int = BATCH,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Push the trades and then the end, and show what comes of them.
+    """Push the trades and then the end, and show the results.
 
-    ``pace`` is how many seconds of the trades pass in one; 0: as fast as they go.
+    ``pace`` is the seconds of the exchange per second; 0: no pacing.
     """
     youngest = np.maximum.accumulate(trades["Time"].to_numpy())
     started = time.monotonic()
@@ -74,8 +79,8 @@ def flow(
 
 
 def made(engine: Any) -> bool:
-    """Wait a moment for what was pushed; whether all rows of it are there."""
-    if hasattr(engine, "wait_for"):  # Spark is still at work on the log
+    """Wait a moment for the pushed trades; returns whether all of their rows are there."""
+    if hasattr(engine, "wait_for"):  # Spark still processes the log
         return bool(engine.wait_for(engine.position, LOOK_AGAIN))
     engine.wait()
     return True
@@ -90,7 +95,7 @@ def read(path: Path) -> pa.Table:
 
 
 def pace(text: str) -> float:
-    """What argparse reads ``--pace`` with."""
+    """The argparse type of ``--pace``."""
     try:
         number = float(text)
     except ValueError:
@@ -101,7 +106,7 @@ def pace(text: str) -> float:
 
 
 def trades_of(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> pa.Table:
-    """The trades of the file, or as many as shall be generated."""
+    """The trades of the file, or generated ones."""
     if arguments.trades is None:
         for option in ("late", "seed"):
             if getattr(arguments, option) is not None:
@@ -123,7 +128,7 @@ def trades_of(arguments: argparse.Namespace, parser: argparse.ArgumentParser) ->
 
 
 def parse(given: list[str] | None, live: bool) -> tuple[argparse.Namespace, pa.Table]:
-    """What is asked for, and the trades; what makes no sense ends the program with a line."""
+    """The options and the trades; invalid options end the program with a message."""
     about = (__doc__ or "").replace("``", "")
     parser = argparse.ArgumentParser(prog="python -m examples.trades.run", description=about)
     parser.add_argument("queries", nargs="*", metavar="QUERY", help=", ".join(QUERIES))
@@ -133,12 +138,12 @@ def parse(given: list[str] | None, live: bool) -> tuple[argparse.Namespace, pa.T
     )  # fmt: skip
     parser.add_argument("--file", type=Path, help="of trades; the one of the example unless given")
     parser.add_argument(
-        "--trades", type=at_least(1), help="generate so many instead of reading the file"
+        "--trades", type=at_least(1), help="generate this many trades instead of reading the file"
     )
     parser.add_argument(
         "--late",
         type=at_least(0),
-        help=f"of which so many take a long way ({Day.late} unless given): they come late, if "
+        help=f"of which this many take a detour ({Day.late} unless given): they are late, if "
         "others have overtaken them",
     )
     parser.add_argument("--seed", type=at_least(0), help="another one makes other trades")

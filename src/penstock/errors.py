@@ -1,10 +1,41 @@
-"""Every error Penstock raises on purpose. Each says where, what, and what to write instead."""
+"""All errors that Penstock raises on purpose. Each says where, what, and what to write instead.
+
+Warnings point at the line of the program that called Penstock.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
+import warnings
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character: a Python string can contain one alone, but no encoding can."""
+
+
+def printable(text: str) -> str:
+    r"""The text with U+FFFD for every lone surrogate, which no file or terminal can show.
+
+    >>> printable("a\ud800b") == "a\ufffdb"
+    True
+    """
+    return SURROGATE.sub("\ufffd", text)
+
+
+WITHIN = frozenset({"penstock", "numba", "contextlib"})
+"""Packages whose frames are skipped between a warning and the program that it is for."""
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the program that called Penstock."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in WITHIN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)
+
 
 class PenstockError(Exception):
-    """The base of all errors raised by Penstock.
+    """The base class of all errors raised by Penstock.
 
     Parameters
     ----------
@@ -19,9 +50,9 @@ class PenstockError(Exception):
     """
 
     def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}\n{remedy}")
-        self.what = what
-        self.remedy = remedy
+        self.what = printable(what)
+        self.remedy = printable(remedy)
+        super().__init__(f"{self.what}\n{self.remedy}")
 
 
 class SqlError(PenstockError):
@@ -68,9 +99,9 @@ class ScriptError(PenstockError):
 
 
 class BufferFull(PenstockError):
-    """Nobody drained a query's output, and ``push`` waited as long as it was told to.
+    """A query's output was not drained, and ``push`` waited until its timeout.
 
-    ``taken`` is how many tuples of the refused push were taken before that.
+    ``taken`` is the number of tuples of the refused push that were accepted before.
     """
 
     def __init__(self, what: str, remedy: str, taken: int) -> None:
@@ -81,7 +112,7 @@ class BufferFull(PenstockError):
 class MemoryLimit(PenstockError):
     """A query's windows would need more memory than the engine may use.
 
-    ``taken`` is how many tuples of the refused push were taken before that.
+    ``taken`` is the number of tuples of the refused push that were accepted before.
     """
 
     def __init__(self, what: str, remedy: str, taken: int) -> None:
@@ -90,31 +121,42 @@ class MemoryLimit(PenstockError):
 
 
 class ResultDoesNotFit(PenstockError):
-    """A query has come to more than there is room for, and is stopped.
+    """A query's result is too large, and the query is stopped.
 
-    A result does not fit its type, or results are more than can be held or given at once.
+    A result does not fit its type, or there are more results than can be held or emitted at once.
     """
 
 
 class QueryFailed(PenstockError):
-    """A query cannot go on and is stopped; every other one has taken the input.
+    """A query has failed and is stopped; all other queries have processed the input.
 
-    ``__cause__`` is the reason: a :class:`ResultDoesNotFit`, or what has gone wrong inside. On
-    Spark, where it happened in another process, only the former is there.
+    ``__cause__`` is the reason: a :class:`ResultDoesNotFit`, or an internal error. On Spark, where
+    it happened in another process, only the former is available.
     """
 
 
 class ChangeRefused(PenstockError):
-    """A running query cannot become what a change asks for. It goes on as it was."""
+    """A change that a running query cannot make. The query continues unchanged."""
+
+
+class ProgramError(PenstockError):
+    """An encoded program that is none, with the path of the field that is wrong."""
 
 
 class StateError(PenstockError):
-    """A saved state that cannot be restored."""
+    """A state that cannot be saved, or a saved state that cannot be restored."""
 
 
 class EnvironmentProblem(PenstockError):
-    """Something that the machine or the session must have is not there: Java, a kind of session."""
+    """The machine or the session lacks something: Java, a kind of session."""
 
 
 class EngineFailure(PenstockError):
-    """The engine has stopped by itself; what it had taken is safe in its log."""
+    """The engine has stopped by itself; the input it accepted is safe in its log."""
+
+
+def named(what: str, name: object) -> str:
+    """The name of a stream, query or column; InputError if it is no string."""
+    if not isinstance(name, str):
+        raise InputError(f"the name of a {what} is {type(name).__name__}", "Give it as a string.")
+    return name

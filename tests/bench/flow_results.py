@@ -1,4 +1,4 @@
-"""A result of the benchmark ``flows``, made up so that every figure can be worked out by hand."""
+"""A made-up result of the benchmark ``flows``, with figures that can be computed by hand."""
 
 from __future__ import annotations
 

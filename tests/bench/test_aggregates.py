@@ -1,4 +1,4 @@
-"""The benchmark of window aggregates, made short; and what it says when something is wrong."""
+"""A short run of the benchmark of window aggregates; and its errors for wrong rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures from a benchmark's JSON: which are drawn, and of what."""
+"""Figures from a benchmark's JSON: which are drawn, and their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the flows: what is drawn, beside which published numbers."""
+"""The figures of the flows: their lines, and the published numbers."""
 
 from __future__ import annotations
 

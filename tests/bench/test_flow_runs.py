@@ -1,4 +1,4 @@
-"""Comparing flows: turns, digests, and what happens when rows differ."""
+"""Comparing flows: turns, digests, and the error if rows differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import pyarrow as pa
 import pytest
 from bench import flow_runs
 from bench.flow_latency import Stages, paced, quantiles
-from bench.flow_runs import Contestant, How, Made, Work, band, compare, contestant, digest, full
+from bench.flow_runs import (
+    Contestant,
+    FlowOptions,
+    Made,
+    Work,
+    band,
+    compare,
+    contestant,
+    digest,
+    full,
+)
 from bench.flow_shapes import CLOSE
 
 X, Y = pa.array([1, 2, 3], pa.int32()), pa.array([0.5, 0.25, 2.0], pa.float32())
@@ -25,8 +35,11 @@ def test_a_digest_does_not_depend_on_the_order_of_rows_but_on_every_value() -> N
 
 def test_contestants_take_the_same_turns_and_are_measured_by_them() -> None:
     work = Work(CLOSE.format(window=64, near=500))
-    hows = {"one": How("three-step"), "two": How("splitjoin", 2, "nested-loop", "outer")}
-    found = compare(work, 64, hows, turn=300, turns=2)
+    flows = {
+        "one": FlowOptions("three-step"),
+        "two": FlowOptions("splitjoin", 2, "nested-loop", "outer"),
+    }
+    found = compare(work, 64, flows, turn=300, turns=2)
     assert list(found) == ["one", "two"]
     assert found["one"]["rows"] == found["two"]["rows"] > 0
     assert found["two"]["tuples_per_second"]["runs"] == 2
@@ -39,8 +52,8 @@ def test_contestants_take_the_same_turns_and_are_measured_by_them() -> None:
 def test_who_is_too_slow_is_measured_by_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_runs, "MOST_SECONDS", 0.0)
     monkeypatch.setattr(flow_runs, "BATCH", 100)
-    hows = {"one": How("three-step"), "two": How("three-step")}
-    found = compare(band(64), 64, hows, turn=300, turns=3)
+    flows = {"one": FlowOptions("three-step"), "two": FlowOptions("three-step")}
+    found = compare(band(64), 64, flows, turn=300, turns=3)
     assert found["one"]["tuples_per_second"]["runs"] == 3
     assert found["two"]["tuples_per_second"]["runs"] == 1
 
@@ -48,9 +61,9 @@ def test_who_is_too_slow_is_measured_by_what_it_did(monkeypatch: pytest.MonkeyPa
 def test_other_rows_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = iter([[Made(3, 7)], [Made(3, 8)]])
     monkeypatch.setattr(Contestant, "take", lambda *_: next(taken))
-    hows = {"one": How("three-step"), "two": How("three-step")}
+    flows = {"one": FlowOptions("three-step"), "two": FlowOptions("three-step")}
     with pytest.raises(AssertionError) as error:
-        compare(band(64), 64, hows, turn=10, turns=1)
+        compare(band(64), 64, flows, turn=10, turns=1)
     said = "two gives Made(rows=3, digest=8), but one Made(rows=3, digest=7)"
     assert str(error.value).splitlines()[0] == said
 
@@ -58,7 +71,9 @@ def test_other_rows_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_single_tuples_at_a_pace_are_timed_pair_by_pair() -> None:
     work = Work(CLOSE.format(window=64, near=3_000))
     rng = np.random.default_rng(1)
-    with contestant(work, How("splitjoin", 2, "nested-loop", "outer"), full(work, 64, rng)) as one:
+    with contestant(
+        work, FlowOptions("splitjoin", 2, "nested-loop", "outer"), full(work, 64, rng)
+    ) as one:
         stages = Stages()
         stages.watch(one)
         found = paced(one, work.make(rng, 50), per_second=10_000)

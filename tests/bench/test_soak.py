@@ -1,4 +1,4 @@
-"""A long run, made short; and what it says when something is wrong."""
+"""A short soak run; and its errors."""
 
 from __future__ import annotations
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 
-from penstock.blocks.aggregates import aggregate_of, count_distinct
-from penstock.blocks.aggregates.cells import DoesNotFit, Lifting
-from penstock.blocks.aggregates.sum import shown
-from penstock.kernels.vector import vector_of
+from penstock import tuning
+from penstock.blocks.aggregate.functions import aggregate_of
+from penstock.blocks.aggregate.functions.cells import DoesNotFit, Lifting
+from penstock.blocks.aggregate.functions.sum import shown
+from penstock.kernels.expressions.vector import vector_of
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Call
 
@@ -69,7 +71,7 @@ def results(call: Call, parts: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-@settings(max_examples=max(15, settings().max_examples // 20))
+@examples(15)
 @given(st.data())
 def test_parts_combine_invert_move_and_are_saved(name: str, kind: str, data: Any) -> None:
     value = st.one_of(st.none(), TYPES[kind][1])
@@ -124,8 +126,8 @@ def test_rows_accumulate(name: str, kind: str, backwards: bool) -> None:
     assert results(call, parts) == results(call, meant)
 
 
-def test_values_that_nobody_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_distinct, "_FEWEST", 8)
+@tuning.given(distinct_values=8)
+def test_values_that_no_cell_holds_are_dropped() -> None:
     call = call_of("distinct", "string")
     [part] = aggregate_of(call).parts
     cells = part.make(2)
@@ -135,7 +137,7 @@ def test_values_that_nobody_holds_are_forgotten(monkeypatch: pytest.MonkeyPatch)
         assert results(call, [cells])[batch % 2] == "6"
         cells.put(np.array([1 - batch % 2]), cells.like(1))
     assert len(cells._codes._known) <= 30
-    assert cells._codes.values(cells.held()).to_pylist() == words
+    assert cells._codes.values(cells.codes_in_use()).to_pylist() == words
 
 
 def test_a_sum_that_does_not_fit_says_which_and_how_large() -> None:

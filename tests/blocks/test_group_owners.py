@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.blocks.group_owners import owners, row_codes
-from penstock.kernels.groups import Groups
-from penstock.kernels.vector import vector_of
+from penstock.blocks.aggregate.group_owners import owners, row_codes
+from penstock.kernels.aggregate.groups import Groups
+from penstock.kernels.expressions.vector import vector_of
 
 COLUMNS = {
     "int64": pa.array([3, None, -1, 1 << 62, -(1 << 63), 0]),

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 
 import penstock as ps
-from penstock.blocks.wid import ControlModules, modules_of
-from penstock.blocks.window_grid import WindowGrid
+from penstock.blocks.aggregate.wid import ControlModules, modules_of
+from penstock.blocks.aggregate.window_grid import WindowGrid
 from penstock.streams.windows import Sliding
 
 Event = tuple[str, int]
@@ -112,7 +113,7 @@ def test_modules_of_table_2() -> None:
     assert found == [11, 21, 31, 41, 51, 61]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.sampled_from(WINDOWS).flatmap(lambda w: st.tuples(st.just(w), disordered(w))))
 def test_results_are_the_circuits(drawn: tuple[Sliding, list[Event]]) -> None:
     window, events = drawn

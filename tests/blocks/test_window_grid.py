@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.blocks.window_grid import WindowGrid
+from penstock.blocks.aggregate.window_grid import WindowGrid
 from penstock.streams.windows import AggregateWindow, Sliding, SlidingRows
 
 WINDOWS: st.SearchStrategy[AggregateWindow] = st.one_of(
@@ -35,13 +35,13 @@ def test_a_tick_is_in_the_windows_that_hold_it(window: AggregateWindow, tick: in
 
 @given(WINDOWS, TICKS)
 def test_the_first_open_window_is_the_first_that_has_not_ended(
-    window: AggregateWindow, promise: int
+    window: AggregateWindow, punctuation: int
 ) -> None:
     grid = WindowGrid.of(window)
     lowest = -100 if grid.first is None else grid.first
-    meant = next(k for k in range(lowest, 200) if grid.end(k) > promise)
-    assert grid.closed(promise) == meant
-    assert grid.closed_by(np.array([promise])).tolist() == [meant]
+    meant = next(k for k in range(lowest, 200) if grid.end(k) > punctuation)
+    assert grid.closed(punctuation) == meant
+    assert grid.closed_by(np.array([punctuation])).tolist() == [meant]
 
 
 def test_windows_begin_where_the_clause_says() -> None:

@@ -34,6 +34,7 @@ def test_oracle_meets_the_expectations(meant: ReplayResult) -> None:
     assert meant.lines
 
 
+@pytest.mark.product(3, by="script")
 @pytest.mark.parametrize("batch", BATCHES)
 def test_local_engine_meets_the_expectations(script: str, meant: ReplayResult, batch: int) -> None:
     result = replay_text(script, engine="local", batch=batch)

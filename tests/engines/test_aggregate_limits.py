@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from penstock.blocks import aggregate, numbered_rows
+from penstock import tuning
 from penstock.engines.local.engine import Engine
 from penstock.errors import MemoryLimit, PenstockError
-from penstock.oracle import sliding
 from penstock.oracle.oracle import Oracle
 from penstock.streams.schema import Stream
 
@@ -63,8 +62,8 @@ def test_groups_that_pass_the_limit_are_refused_more() -> None:
     assert light.rows().to_pylist() == [{"n": 10_000}]
 
 
-def test_groups_that_are_gone_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.blocks.aggregate.FEWEST_GROUPS", 16)
+@tuning.given(fewest_groups=16)
+def test_groups_that_are_gone_leave_nothing_behind() -> None:
     engine = connect()
     q = engine.install(f"SELECT k, COUNT(*) AS n, MAX(x) AS m FROM R {TENS} GROUP BY k")
     for start in range(0, 3_000, 100):
@@ -76,6 +75,17 @@ def test_groups_that_are_gone_leave_nothing_behind(monkeypatch: pytest.MonkeyPat
     made = q.rows().to_pylist()
     assert [row["k"] for row in made[:5]] == [0, 1, 2, 3, 3]
     assert sum(row["n"] for row in made) == 2_990
+
+
+def test_a_group_that_only_late_tuples_have_is_in_no_table() -> None:
+    """It has a number, and nothing of it is ever folded in."""
+    engine = connect()
+    q = engine.install(f"SELECT k, COUNT(*) AS n FROM R {TENS} GROUP BY k")
+    engine.push("R", tuples((5, 1, 0), (15, 1, 0)))
+    engine.push("R", tuples((1, 2, 0), (2, 3, 0)))
+    engine.end()
+    assert q.rows().to_pylist() == [{"k": 1, "n": 1}] * 2
+    assert q.late().num_rows == 2
 
 
 def test_a_sum_that_does_not_fit_stops_its_query_alone() -> None:
@@ -178,11 +188,8 @@ def test_empty_windows_are_not_brought_out_without_end() -> None:
 @pytest.mark.parametrize(
     "window", ["[RANGE 7 SLIDE 5 WATTR t SLACK 3]", "[RANGE 5 SLIDE 5 WATTR t]"]
 )
-def test_too_many_empty_windows_are_as_many_for_the_oracle(
-    window: str, batch_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aggregate, "MOST_EMPTY", 6)
-    monkeypatch.setattr(sliding, "MOST_EMPTY", 6)
+@tuning.given(most_empty_windows=6)
+def test_too_many_empty_windows_are_as_many_for_the_oracle(window: str, batch_rows: int) -> None:
     text = f"SELECT COUNT(*) AS n, window_start AS w FROM R {window} WHERE x > 0 EMIT EMPTY"
     failed = 0
     for seed in range(20):
@@ -210,10 +217,8 @@ def failure(do: Callable[[], object]) -> tuple[str, str] | None:
     return None
 
 
-def test_more_partial_results_than_can_be_numbered_stop_the_query(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(numbered_rows, "_MOST_CELLS", 1 << 12)
+@tuning.given(most_cells=1 << 12)
+def test_more_partial_results_than_can_be_numbered_stop_the_query() -> None:
     engine = connect()
     engine.install(f"SELECT k, COUNT(x) AS n FROM R {TENS} GROUP BY k", name="q")
     with pytest.raises(PenstockError) as caught:
@@ -221,6 +226,19 @@ def test_more_partial_results_than_can_be_numbered_stop_the_query(
     assert str(caught.value) == (
         "query 'q' is stopped: it would need partial results of 600 groups in 8 panes or windows, "
         "and 2^31 or more cannot be held; every other query has taken the input\n"
+        "Give the query a shorter RANGE, a longer SLIDE, or fewer groups."
+    )
+
+
+@tuning.given(most_cells=1000)
+def test_more_cells_than_can_be_numbered_stop_the_query() -> None:
+    engine = connect()
+    engine.install(f"SELECT k, COUNT(x) AS n FROM R {TENS} GROUP BY k", name="q")
+    with pytest.raises(PenstockError) as caught:
+        engine.push("R", tuples(*((10 * k, k, 0) for k in range(1000))))
+    assert str(caught.value) == (
+        "query 'q' is stopped: it would need 1000 partial results, and 2^31 or more cannot be "
+        "held; every other query has taken the input\n"
         "Give the query a shorter RANGE, a longer SLIDE, or fewer groups."
     )
 
@@ -239,3 +257,16 @@ def test_timestamps_that_no_calendar_shows_are_dead_letters() -> None:
         "in a window that begins before the year 1",
         "in a window that ends after the year 9999",
     ]
+
+
+def test_more_windows_than_one_event_can_close_stop_the_query() -> None:
+    engine = ps.connect("local")
+    engine.sql("CREATE STREAM R (t BIGINT)")
+    engine.install("SELECT COUNT(*) AS n FROM R [RANGE 1e17 SLIDE 1 WATTR t]", name="q")
+    engine.push("R", [{"t": 1}])
+    with pytest.raises(ps.QueryFailed) as error:
+        engine.end()
+    assert str(error.value.__cause__) == (
+        "its tuples are in 100000000000000000 windows that close at once; no more than 100000000 "
+        "can\nGive the query a shorter RANGE or a longer SLIDE."
+    )

@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.errors import ChangeRefused
 from penstock.oracle.oracle import Oracle
-from penstock.program.instructions import Change, CreateStream, Drop, Install
+from penstock.program.isa.instructions import Change, CreateStream, Drop, Install
 from penstock.streams.events import End, Punctuation, Tuples
 from penstock.streams.literals import physical_list
 from penstock.streams.schema import Stream
@@ -128,6 +128,7 @@ def on_engine(events: list[Any], together: bool) -> tuple[list[Any], list[Any]]:
     return rows, late
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_change_between_any_two_tuples(pair: str) -> None:
     told_apart = 0
@@ -191,15 +192,15 @@ REFUSED = {
     ),
     "SELECT r.id FROM R [RANGE 3 WATTR t] AS r JOIN S [RANGE 4 WATTR t] AS s ON r.x = s.x": (
         "query 'q' has the window [ROWS 3] on t; a change may alter its size and slack, but cannot "
-        "make it [RANGE 3] on t"
+        "make it [RANGE 3 WATTR t]"
     ),
     "SELECT r.id FROM R [ROWS 3] AS r JOIN S [RANGE 4 WATTR id] AS s ON r.x = s.x": (
-        "query 'q' has the window [RANGE 4] on t; a change may alter its size and slack, but "
-        "cannot make it [RANGE 4] on id"
+        "query 'q' has the window [RANGE 4 WATTR t]; a change may alter its size and slack, "
+        "but cannot make it [RANGE 4 WATTR id]"
     ),
     "SELECT r.id FROM R [ROWS 3] AS r JOIN S [ROWS 4] AS s ON r.x = s.x": (
-        "query 'q' has the window [RANGE 4] on t; a change may alter its size and slack, but "
-        "cannot make it [ROWS 4]"
+        "query 'q' has the window [RANGE 4 WATTR t]; a change may alter its size and slack, "
+        "but cannot make it [ROWS 4]"
     ),
 }
 
@@ -243,3 +244,33 @@ def test_a_change_keeps_the_order_that_was_asked_for_at_install() -> None:
     q = engine.install(START, order="inner")
     q.change(START.replace("=", "<"))
     assert q.program.order == "inner"
+
+
+def test_a_refused_change_shows_windows_as_they_were_written() -> None:
+    engine = Engine(compile_predicates=False)
+    engine.sql("CREATE STREAM R (x INT, t TIMESTAMP); CREATE STREAM S (x INT, t TIMESTAMP)")
+    join = "SELECT r.x FROM R [{}] AS r JOIN S [RANGE 1 HOUR WATTR t] AS s ON r.x = s.x"
+    q = engine.install(join.format("RANGE 1 HOUR WATTR t SLACK 0 SECONDS"), name="q")
+    with pytest.raises(ChangeRefused) as caught:
+        q.change(join.format("ROWS 4"))
+    assert str(caught.value) == (
+        "query 'q' has the window [RANGE 1 HOUR WATTR t SLACK 0 SECONDS]; a change may alter its "
+        f"size and slack, but cannot make it [ROWS 4] on t\n{REMEDY}"
+    )
+
+
+def test_a_query_that_has_failed_refuses_a_change_which_still_takes_its_position() -> None:
+    with ps.connect("local") as engine:
+        engine.sql("CREATE STREAM R (x BIGINT)")
+        total = "SELECT SUM(x) AS n FROM R [ROWS 2 SLIDE 2]"
+        failing = engine.install(total, name="total")
+        other = engine.install("SELECT x FROM R", name="other")
+        with pytest.raises(ps.QueryFailed) as failed:
+            engine.push("R", [{"x": 2**63 - 1}, {"x": 1}])
+        before = engine.position
+        with pytest.raises(ps.QueryFailed) as again:
+            failing.change(total.replace("SUM(x)", "MAX(x)"))
+        assert (str(again.value), engine.position) == (str(failed.value), before + 1)
+        assert failing.text == total
+        engine.push("R", [{"x": 3}])
+        assert other.drain()[-1].positions.tolist() == [before + 1]

@@ -236,6 +236,7 @@ def test_a_punctuation_that_goes_back_is_ignored_counted_and_warned_of_once() ->
         other.sql("CREATE STREAM S (x DOUBLE)")
         other.punctuate("S", 2.5)
         other.punctuate("S", 1.5)
+    assert {one.filename for one in found} == {__file__}
     assert [str(one.message) for one in found] == [
         "a punctuation of stream R goes back, from TIMESTAMP '2026-01-01 00:00:02' to TIMESTAMP "
         "'2026-01-01 00:00:00', and is ignored; the engine's ignored_punctuations counts all that "
@@ -271,7 +272,7 @@ def test_a_punctuation_without_a_value_is_refused(engine: Engine, value: object)
     )
 
 
-def test_late_tuples_are_told_with_their_reason(engine: Engine) -> None:
+def test_late_tuples_have_their_reason(engine: Engine) -> None:
     q = engine.install(
         "SELECT r.id, s.id AS s FROM R [RANGE 5 WATTR x] AS r JOIN S [RANGE 5 WATTR a] AS s ON TRUE"
     )
@@ -347,6 +348,10 @@ def test_drain_gives_positions(engine: Engine) -> None:
     assert q.drain() == []
 
 
+def test_a_query_without_a_join_has_no_latency(engine: Engine) -> None:
+    assert engine.install("SELECT id FROM R").metrics()["latency"] == {}
+
+
 def test_metrics_count(engine: Engine) -> None:
     q = engine.install(PAIRS)
     push_pair(engine)
@@ -366,6 +371,13 @@ def test_metrics_count(engine: Engine) -> None:
     assert metrics == {
         **{name: [] for name in ("groups", "panes", "modules", "windows_open")},
         "tuples_in": {"R": 1, "S": 2},
+        "accounts": [
+            {
+                **dict.fromkeys(("expired", "passed", "late", "dead", "shed"), 0),
+                **{"stream": stream, "in": tuples, "stored": tuples},
+            }
+            for stream, tuples in (("R", 1), ("S", 2))
+        ],
         "rows_out": 1,
         "shed": {},
         "late": 0,
@@ -378,6 +390,7 @@ def test_metrics_count(engine: Engine) -> None:
         "expired_tuples": [0, 0],
         "undrained_rows": 1,
         "undrained_letters": 0,
+        "failure": None,
     }
     q.rows()
     assert (q.metrics()["undrained_rows"], q.metrics()["rows_out"]) == (0, 1)

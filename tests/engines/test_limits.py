@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import as_events, on_oracle
 
 import penstock as ps
+from penstock import tuning
 from penstock.engines.local.engine import Engine
 from penstock.engines.shared import query as query_module
 from penstock.engines.shared.query import Query
@@ -89,7 +91,7 @@ def test_a_full_buffer_says_whom_to_drain_and_nothing_is_lost() -> None:
 
 
 def push_all(engine: Engine, query: Query, table: pa.Table) -> list[int]:
-    """Push the table as a user would who drains only when told to."""
+    """Push the table, and drain only when the engine asks for it."""
     drained = values(query)
     while table.num_rows:
         try:
@@ -152,9 +154,8 @@ def test_one_push_may_make_more_rows_than_the_buffer_holds(drains: str) -> None:
     assert most < 500 + 64 * 200 + 1
 
 
-def test_pairs_are_made_in_steps_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 1000)
-    monkeypatch.setattr("penstock.blocks.pairing.MOST_PAIRS", 1000)
+@tuning.given(pairs_per_step=1000)
+def test_pairs_are_made_in_steps_of_bounded_size() -> None:
     engine = connect(buffer_rows=2000, push_timeout=0.0)
     q = engine.install(CROSS.format(rows=300))
     engine.push("S", numbers(0, 300))
@@ -180,12 +181,9 @@ def test_a_push_that_is_wholly_taken_returns() -> None:
     assert values(q) == list(range(100))
 
 
-def test_a_drained_query_goes_on_by_itself_and_saves_whole(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@tuning.given(pairs_per_step=30)
+def test_a_drained_query_goes_on_by_itself_and_saves_whole(tmp_path: Any) -> None:
     """What a refused push has left half-way is done as room is made, not only at the next push."""
-    monkeypatch.setattr("penstock.blocks.join.MOST_PAIRS", 30)
-    monkeypatch.setattr("penstock.blocks.pairing.MOST_PAIRS", 30)
     engine = connect(buffer_rows=10, batch_rows=50, push_timeout=0.0)
     q = engine.install(CROSS.format(rows=20))
     engine.push("S", numbers(0, 20))
@@ -224,7 +222,7 @@ def test_a_full_query_can_be_drained_while_its_push_waits_in_another_thread() ->
     assert others + values(other, "y") == list(range(1, 201))
 
 
-@settings(max_examples=max(60, settings().max_examples // 10))
+@examples(60)
 @given(scripts(), st.sampled_from((1, 2, 5)), st.sampled_from((1, 3)))
 def test_full_buffers_lose_nothing_in_any_script(
     steps: list[Step], buffer_rows: int, batch_rows: int
@@ -384,16 +382,14 @@ def test_windows_over_derived_streams_are_limited_too() -> None:
 # -- memory of long streams -----------------------------------------------------------------
 
 
-def test_memory_is_the_windows_whatever_the_length_of_the_stream(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("penstock.blocks.matcher.SMALLEST_DICTIONARY", 1000)
+@tuning.given(smallest_dictionary=1000)
+def test_memory_does_not_grow_with_the_length_of_the_stream() -> None:
     engine = ps.connect("local", batch_rows=256)
     engine.sql("CREATE STREAM R (k STRING, v STRING); CREATE STREAM S (k STRING, v STRING)")
     q = engine.install(
         "SELECT r.v FROM R [ROWS 100] AS r JOIN S [ROWS 100] AS s ON r.k = s.k", name="q"
     )
-    (join,) = q.pipeline.joins
+    (join,) = q.pipeline.of_kind("join")
     held, allocated, codes = [], [], []
     for number in range(300):
         keys = [f"key {number} {i}" for i in range(200)]

@@ -7,19 +7,22 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import as_events, plain
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
+from penstock.engines.shared.checksums import SEAL_SIZE, add_seal, seal
 from penstock.errors import StateError
 from penstock.streams.literals import physical_list
 
@@ -54,7 +57,7 @@ def saved_and_restored(engine: Engine, **options: Any) -> Engine:
         return ps.restore(path, **options)
 
 
-@settings(max_examples=max(100, settings().max_examples // 10))
+@examples(100)
 @given(st.booleans().flatmap(lambda derived: scripts(derived=derived)), st.data())
 def test_a_restored_engine_goes_on_as_if_nothing_had_happened(
     steps: list[Step], data: st.DataObject
@@ -93,7 +96,7 @@ def untimed(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def drained_of_dropped(engine: Engine) -> Outputs:
-    """A dropped query is not saved: whoever wants its rows drains it."""
+    """A dropped query is not saved: its rows must be drained before."""
     running = engine.queries
     engine_outputs: Outputs = {}
     for query in engine.dropped:
@@ -118,7 +121,7 @@ def example() -> Engine:
     return engine
 
 
-def test_everything_a_user_sees_is_kept(tmp_path: Path) -> None:
+def test_a_restored_engine_shows_the_same(tmp_path: Path) -> None:
     engine = example()
     engine.end("S")
     engine.save(str(tmp_path / "state"))
@@ -163,7 +166,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_values_of_every_type_are_kept_in_windows(kind: str) -> None:
+def test_values_of_every_type_are_restored_in_windows(kind: str) -> None:
     engine = ps.connect("local", compile_predicates=False)
     engine.sql(f"CREATE STREAM R (v {kind}); CREATE STREAM S (i INT)")
     q = engine.install("SELECT r.v FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON TRUE", name="q")
@@ -175,7 +178,7 @@ def test_values_of_every_type_are_kept_in_windows(kind: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["1.50", "2.5"])
-def test_promises_on_decimals_are_kept(value: str) -> None:
+def test_punctuations_of_decimals_are_restored(value: str) -> None:
     engine = ps.connect("local", compile_predicates=False)
     engine.sql("CREATE STREAM R (t DECIMAL(6, 2)); CREATE STREAM S (t DECIMAL(6, 2))")
     engine.punctuate("R", value, attribute="t")
@@ -195,16 +198,24 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def rewritten(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    """The saved engine with its ``state.json`` edited."""
+AS_WRITTEN = "Pass a file that engine.save wrote, as it was written."
+CUT = "it does not end with its checksum, so it was cut, or its last bytes have changed"
+
+
+def rewritten(path: Path, edit: Callable[[dict[str, Any]], None], sealed: bool = True) -> None:
+    """The saved engine with its ``state.json`` edited, and with a seal that fits, or without."""
     with zipfile.ZipFile(path) as file:
         members = {name: file.read(name) for name in file.namelist()}
     state = json.loads(members["state.json"])
     edit(state)
     members["state.json"] = json.dumps(state).encode()
-    with zipfile.ZipFile(path, "w") as file:
-        for name, content in members.items():
-            file.writestr(name, content)
+    with path.open("w+b") as opened:
+        with zipfile.ZipFile(opened, "w") as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+            file.comment = bytes(SEAL_SIZE) if sealed else b""
+        if sealed:
+            add_seal(opened, "saved engine")
 
 
 def test_there_must_be_a_file(tmp_path: Path) -> None:
@@ -214,27 +225,56 @@ def test_there_must_be_a_file(tmp_path: Path) -> None:
 
 def test_other_files_are_no_engines(tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_text("hello")
-    assert refusal(path) == (
-        f"{path} is no saved engine, or a damaged one (File is not a zip file)\n"
-        "Pass a file that engine.save wrote."
-    )
+    path.write_bytes(b"")
+    assert refusal(path) == f"{path} is damaged: {CUT}\n{AS_WRITTEN}"
+    for content in (b"hello", b"hello" * 100, b"id,x\n1,1.5\n"):
+        path.write_bytes(content)
+        assert refusal(path) == (f"{path} is no saved engine\nPass a file that engine.save wrote.")
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("hello.txt", "hello")
-    assert refusal(path).splitlines()[1] == "Pass a file that engine.save wrote."
+    assert refusal(path) == f"{path} is damaged: {CUT}\n{AS_WRITTEN}"
+    path.write_bytes(b"hello" + seal(5, zlib.crc32(b"hello"), "saved engine"))
+    assert refusal(path) == (
+        f"{path} holds no engine that can be restored (BadZipFile: File is not a zip file)\n"
+        f"{AS_WRITTEN}"
+    )
+    path.write_bytes(b"hello" + seal(5, zlib.crc32(b"hello"), "something else"))
+    assert refusal(path) == (
+        f"{path} is another file: what it holds was written elsewhere, or under another name\n"
+        f"{AS_WRITTEN}"
+    )
 
 
 def test_a_directory_is_no_engine(tmp_path: Path) -> None:
-    assert refusal(tmp_path).splitlines()[1] == "Pass a file that engine.save wrote."
+    assert refusal(tmp_path) == (
+        f"{tmp_path} cannot be read: Is a directory\nCheck the path and its rights."
+    )
 
 
 def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     example().save(path)
-    rewritten(path, lambda state: state.update(format=99))
+    rewritten(path, lambda state: state.update(format=99, version="3.4"))
     assert refusal(path) == (
-        f"{path} has the state format 99, this is format 1\n"
-        "Restore it with the version of Penstock that saved it."
+        f"{path} was saved by Penstock 3.4 in the format 99; this is Penstock {ps.__version__}, "
+        "which reads the format 3\n"
+        "Restore it with the version that saved it, or build the engine anew."
+    )
+
+
+def test_a_file_of_the_version_before_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    example().save(path)
+
+    def older(state: dict[str, Any]) -> None:
+        state.update(format=1)
+        del state["version"]
+
+    rewritten(path, older, sealed=False)
+    assert refusal(path) == (
+        f"{path} was saved by Penstock 0.1 in the format 1; this is Penstock {ps.__version__}, "
+        "which reads the format 3\n"
+        "Restore it with the version that saved it, or build the engine anew."
     )
 
 
@@ -243,32 +283,58 @@ def test_a_file_without_some_part_is_refused(tmp_path: Path) -> None:
     example().save(path)
     rewritten(path, lambda state: state.pop("queries"))
     assert refusal(path) == (
-        f"{path} is no saved engine, or a damaged one ('queries')\n"
-        "Pass a file that engine.save wrote."
+        f"{path} holds no engine that can be restored (KeyError: 'queries')\n{AS_WRITTEN}"
     )
+
+
+def test_any_edited_file_is_refused(tmp_path: Path) -> None:
+    """A tool that writes the archive anew writes no seal, or keeps one that does not fit."""
+    path = tmp_path / "state"
+    example().save(path)
+    kept = path.read_bytes()[-SEAL_SIZE:]
+    rewritten(path, lambda state: state.update(position=state["position"] + 1), sealed=False)
+    assert refusal(path) == f"{path} is damaged: {CUT}\n{AS_WRITTEN}"
+    content = path.read_bytes() + kept
+    path.write_bytes(content)
+    length, written = len(content) - SEAL_SIZE, int(kept.split()[1])
+    if length == written:
+        assert refusal(path).startswith(f"{path} is damaged: its content has the checksum ")
+    else:
+        assert refusal(path) == (
+            f"{path} is damaged: it has {length} bytes, and {written} were written\n{AS_WRITTEN}"
+        )
+
+
+def test_options_of_the_caller_are_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    example().save(path)
+    with pytest.raises(ps.InputError, match="batch_rows is 0"):
+        ps.restore(path, batch_rows=0)
+    with pytest.raises(ps.InputError, match="no option 'colour'"):
+        ps.restore(path, colour="red")
 
 
 def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "state"
     example().save(path)
     content = path.read_bytes()
-    for length in range(0, len(content), max(1, len(content) // 50)):
+    for length in (*range(0, len(content), max(1, len(content) // 50)), len(content) - 1):
         path.write_bytes(content[:length])
-        assert refusal(path).splitlines()[1] == "Pass a file that engine.save wrote."
+        assert refusal(path) == f"{path} is damaged: {CUT}\n{AS_WRITTEN}"
 
 
-def test_a_flipped_byte_is_refused_or_harmless(tmp_path: Path) -> None:
+def test_a_flipped_byte_is_refused_wherever_it_is(tmp_path: Path) -> None:
     path = tmp_path / "state"
     example().save(path)
     content = path.read_bytes()
-    for place in range(40, len(content), max(1, len(content) // 50)):
-        damaged = bytearray(content)
-        damaged[place] ^= 0xFF
-        path.write_bytes(damaged)
-        try:
-            ps.restore(path)
-        except StateError as error:
-            assert str(error).splitlines()[-1] == "Pass a file that engine.save wrote."
+    seal_bytes = range(len(content) - SEAL_SIZE, len(content))
+    for place in (*range(0, len(content), max(1, len(content) // 50)), *seal_bytes):
+        for mask in (0x01, 0x20, 0xFF):
+            damaged = bytearray(content)
+            damaged[place] ^= mask
+            path.write_bytes(damaged)
+            told = refusal(path).splitlines()
+            assert told[0].startswith(f"{path} is ") and told[-1] == AS_WRITTEN, place
 
 
 def test_a_save_that_fails_leaves_the_old_file(
@@ -281,17 +347,38 @@ def test_a_save_that_fails_leaves_the_old_file(
     engine.push("R", [{"x": 3}])
 
     def fails(*arguments: object) -> None:
-        raise OSError("disk full")
+        raise OSError(28, "No space left on device")
 
-    for target in (zipfile.ZipFile, os):
+    for target, name in ((zipfile.ZipFile, "writestr"), (os, "fsync"), (os, "replace")):
         with monkeypatch.context() as patch:
-            patch.setattr(target, "writestr" if target is zipfile.ZipFile else "replace", fails)
-            with pytest.raises(OSError, match="disk full"):
+            patch.setattr(target, name, fails)
+            with pytest.raises(StateError) as caught:
                 engine.save(path)
+        assert str(caught.value) == (
+            f"the engine cannot be saved to {path}: No space left on device; the file that was "
+            "there stays\nMake room on the disk, or save where there is room and you may write."
+        )
         assert path.read_bytes() == before
         assert os.listdir(tmp_path) == ["state"]
     engine.save(path)
     assert ps.restore(path).position == engine.position
+
+
+def test_an_engine_that_is_interrupted_while_it_is_saved_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state"
+    engine = example()
+    engine.save(path)
+    before = path.read_bytes()
+
+    def interrupts(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", interrupts)
+    with pytest.raises(KeyboardInterrupt):
+        engine.save(path)
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["state"])
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -303,7 +390,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     )
 
 
-def test_a_clock_made_finer_by_a_change_is_kept(tmp_path: Path) -> None:
+def test_a_clock_made_finer_by_a_change_is_restored(tmp_path: Path) -> None:
     """After a coarser window again, times stay in the finer ticks that they were stored in."""
     text = (
         "SELECT r.x AS r, s.x AS s FROM R [RANGE {0} WATTR t] AS r "

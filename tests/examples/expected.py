@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from examples.trades.run import install
 
-from penstock.program.instructions import CreateStream, Derive, Install
-from penstock.sql import statements
-from penstock.sql.parse import parse
+from penstock.program.isa.instructions import CreateStream, Derive, Install
+from penstock.sql.parse import statements
+from penstock.sql.parse.parser import parse
 from penstock.streams.convert import to_batches
 from penstock.streams.events import End
 from penstock.streams.schema import Stream

@@ -8,13 +8,13 @@ from typing import Any
 
 from tests.flows.inputs import Arrival, Script, Window
 
-from penstock.flows.chain import chain_network, signals
-from penstock.flows.explore import Explored, Phase, Units, explore
-from penstock.flows.handshake_core import Flush, HandshakeCore
-from penstock.flows.low_latency_core import LowLatencyCore
-from penstock.flows.network import Network
-from penstock.flows.plain_window import plain_parts
-from penstock.flows.schedule import Step
+from penstock.flows.handshake.chain import chain_network, signals
+from penstock.flows.handshake.core import Flush, HandshakeCore
+from penstock.flows.low_latency_handshake.core import LowLatencyCore
+from penstock.flows.network.network import Network
+from penstock.testing.explore import Exploration, Phase, Units, explore
+from penstock.testing.plain_window import plain_parts
+from penstock.testing.schedule import Step
 
 
 def handshake_chain(cores: int, two_phase: bool = True) -> Network:
@@ -49,12 +49,12 @@ def phases(script: Script, flush: bool) -> list[Phase]:
 
 
 def orders(each: int) -> Iterator[str]:
-    """Every order in which so many tuples of R and as many of S can arrive."""
+    """Every order in which ``each`` tuples of R and as many of S can arrive."""
     for places in combinations(range(2 * each), each):
         yield "".join("R" if place in places else "S" for place in range(2 * each))
 
 
-def explore_chain(units: Units, script: Script, flush: bool, leave_out: bool = True) -> Explored:
+def explore_chain(units: Units, script: Script, flush: bool, leave_out: bool = True) -> Exploration:
     """Every schedule gives every pair, once."""
     expected = script.pairs()
 

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.blocks.meeting import Arrivals, Chunk, Meeting, Met, Rule
-from penstock.flows.plain_window import PlainGroup, PlainTuple
-from penstock.kernels.predicate import Predicate
+from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, Rule
+from penstock.kernels.compiled import load_plain
+from penstock.kernels.predicate.predicate import Predicate
 from penstock.sql.expressions import TRUE, Call, Column, Expression, Literal
+from penstock.testing.plain_window import PlainGroup, PlainTuple
 
 Pair = tuple[int, int]
 LOWEST = -(2**63)
@@ -22,7 +23,7 @@ X, Y = Column(0, 0, "x", pa.int64()), Column(1, 0, "y", pa.int64())
 
 @dataclass(frozen=True)
 class Window:
-    """So many rows, or so much time."""
+    """A number of rows, or a span of time."""
 
     rows: int | None = None
     span: int | None = None
@@ -106,7 +107,7 @@ class Script:
         return [(a.side, t) for a, t in zip(self.arrivals, made, strict=True)]
 
     def live(self, until: int) -> tuple[int, int]:
-        """The first number of each stream that may still find a partner after so many arrivals."""
+        """The first number of each stream that may still find a partner after ``until``."""
         found = []
         for side, window in enumerate(self.windows):
             seen = [a for a in self.arrivals[:until] if a.side == side]
@@ -115,13 +116,13 @@ class Script:
                 continue
             assert window.span is not None
             later = [a.time for a in self.arrivals[until:] if a.side != side]
-            promise = min(later, default=0)
-            live = (n for n, a in enumerate(seen) if a.time + window.span > promise)
+            punctuation = min(later, default=0)
+            live = (n for n, a in enumerate(seen) if a.time + window.span > punctuation)
             found.append(next(live, len(seen)) if later else 0)
         return found[0], found[1]
 
-    def promises(self, until: int) -> tuple[float, float]:
-        """The times from which on each stream goes on after so many arrivals."""
+    def punctuations(self, until: int) -> tuple[float, float]:
+        """The punctuation of each stream after ``until``."""
         r, s = (
             min((a.time for a in self.arrivals[until:] if a.side == side), default=float("inf"))
             for side in (0, 1)
@@ -137,8 +138,8 @@ class Script:
                 for side in (0, 1)
             )
             seen = tuple(sum(s == side for s, _ in tuples[:end]) for side in (0, 1))
-            live, promises = self.live(end), self.promises(end)
-            yield Chunk(groups, (start, end), (seen[0], seen[1]), live, promises)
+            live, punctuations = self.live(end), self.punctuations(end)
+            yield Chunk(groups, (start, end), (seen[0], seen[1]), live, punctuations)
             start = end
 
     def chunks(self) -> Iterator[Chunk]:
@@ -151,16 +152,16 @@ class Script:
         """The same tuples as a block has them."""
         return as_arrivals(group, keys=0 if self.predicate == "any" else 1)
 
-    def nobody(self) -> tuple[Arrivals, Arrivals]:
+    def no_arrivals(self) -> tuple[Arrivals, Arrivals]:
         """Empty windows."""
         return self.columns(PlainGroup(0, ())), self.columns(PlainGroup(1, ()))
 
     def rule(self, kernel: str = "nested-loop") -> Rule:
         """What a block would program."""
-        predicate = Predicate.of(PREDICATES[self.predicate])
+        predicate = Predicate.of(PREDICATES[self.predicate], load_plain)
         constants = tuple(np.int64(c.value) for c in predicate.constants)  # type: ignore[call-overload]
         rows = (self.windows[0].rows, self.windows[1].rows)
-        return Rule(predicate, constants, kernel, True, rows, LOWEST)
+        return Rule(predicate, constants, kernel, rows, LOWEST)
 
 
 def _call(op: str, *args: Expression) -> Call:
@@ -215,20 +216,20 @@ def scripts(draw: st.DrawFn, most: int = 30) -> Script:
     return Script(arrivals, windows, tuple(sorted(cuts)), predicate)
 
 
-def met_by(meeting: Meeting, script: Script) -> list[Pair]:
+def pairs_found_by(search: PartnerSearch, script: Script) -> list[Pair]:
     """All pairs that a flow finds, sorted."""
-    meeting.program(script.rule(), script.nobody(), 0)
+    search.program(script.rule(), script.no_arrivals(), 0)
     found: list[Pair] = []
     for chunk in script.chunks():
-        found += pairs_of(meeting, meeting.take(chunk))
-    found += pairs_of(meeting, meeting.complete())
+        found += pairs_of(search, search.take(chunk))
+    found += pairs_of(search, search.complete())
     return sorted(found)
 
 
-def pairs_of(meeting: Meeting, met: Iterator[Met]) -> Iterator[Pair]:
-    """The pairs; none of them may be of a tuple that the flow has said is gone."""
+def pairs_of(search: PartnerSearch, met: Iterator[FoundPairs]) -> Iterator[Pair]:
+    """The pairs; none of them may be of a tuple that the flow has reported gone."""
     for some in met:
-        oldest = [meeting.oldest(side) or 0 for side in (0, 1)]
+        oldest = [search.oldest(side) or 0 for side in (0, 1)]
         for left, right in zip(map(int, some.left), map(int, some.right), strict=True):
             assert left >= oldest[0], (
                 f"R {left} turned up, but the flow let go all before {oldest[0]}"
@@ -239,14 +240,14 @@ def pairs_of(meeting: Meeting, met: Iterator[Met]) -> Iterator[Pair]:
             yield left, right
 
 
-def continued(meeting: Meeting, script: Script, cut: int) -> list[Pair]:
+def continued(search: PartnerSearch, script: Script, cut: int) -> list[Pair]:
     """The pairs before the cut, and those that a flow finds that starts there with the windows."""
     chunk, rest = next(replace(script, cuts=()).chunks()).until(cut)
     counts = [len(a) for a in chunk.arrivals]
     there = [np.full(counts[side], counts[1 - side]) for side in (0, 1)]
     r, s = (replace(a, lo=there[a.side], hi=there[a.side]) for a in chunk.arrivals)
-    meeting.program(script.rule(), (r, s), cut)
+    search.program(script.rule(), (r, s), cut)
     found = replace(script, arrivals=script.arrivals[:cut], cuts=()).pairs()
-    found += pairs_of(meeting, meeting.take(rest))
-    found += pairs_of(meeting, meeting.complete())
+    found += pairs_of(search, search.take(rest))
+    found += pairs_of(search, search.complete())
     return sorted(found)

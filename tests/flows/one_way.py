@@ -11,12 +11,12 @@ from tests.flows.inputs import Pair, Script
 from tests.flows.test_order import Row, is_ordered_inner, is_ordered_outer
 
 from penstock.flows.celljoin import celljoin_network
-from penstock.flows.explore import Explored, Phase, Units, explore
-from penstock.flows.gathering import ALL_SECTIONS, Results, Stars
-from penstock.flows.network import Network
-from penstock.flows.schedule import Step
-from penstock.flows.splitjoin import splitjoin_network
+from penstock.flows.network.network import Network
+from penstock.flows.splitjoin.gathering import ALL_SECTIONS, Results, Stars
+from penstock.flows.splitjoin.splitjoin import splitjoin_network
 from penstock.flows.uni_flow import Programming
+from penstock.testing.explore import Exploration, Phase, Units, explore
+from penstock.testing.schedule import Step
 
 MakeNetwork = Callable[[int, Stars], Network]
 
@@ -33,19 +33,19 @@ def celljoin_cells(cores: int, stars: Stars) -> Network:
 
 @dataclass(frozen=True)
 class Done:
-    """It was said that all pairs of arrivals before this rank have come."""
+    """All pairs of arrivals before this rank have come."""
 
     rank: int
 
 
 def seen(results: Results) -> list[Hashable]:
     """Pairs as they come, and whether they are all."""
-    pairs = zip(results.met.left.tolist(), results.met.right.tolist(), strict=True)
+    pairs = zip(results.pairs.left.tolist(), results.pairs.right.tolist(), strict=True)
     return [*pairs, *([Done(results.rank)] if results.until == ALL_SECTIONS else [])]
 
 
-class Promised:
-    """What a script makes a flow promise: its pairs, each before it is said that all have come.
+class OrderedPairs:
+    """The pairs of a script in the order of a flow, each before the message that all have come.
 
     ``mixed`` is how many arrivals may be mixed in outer order, or candidates in inner order.
     """
@@ -59,7 +59,7 @@ class Promised:
         self._ends = sorted({stop for start, stop in pairwise(starts) if stop > start})
 
     def check(self, came: Sequence[Any], pieces: bool = False) -> None:
-        """Raise if that is not what was promised. ``pieces``: chunks may end in several pieces."""
+        """Raise if pairs or order are wrong. ``pieces``: chunks may end in several pieces."""
         pairs = [event for event in came if not isinstance(event, Done)]
         assert sorted(pairs) == self._pairs
         ends = [event.rank for event in came if isinstance(event, Done)]
@@ -81,7 +81,7 @@ class Promised:
         for event in came:
             if isinstance(event, Done):
                 late = [pair for pair in missing if self._row(pair).arrival < event.rank]
-                assert not late, f"{late} had not come when all before {event.rank} were said to"
+                assert not late, f"{late} had not come when all before {event.rank} were complete"
             else:
                 missing.remove(event)
 
@@ -92,28 +92,28 @@ class Promised:
 
 def messages(script: Script) -> Phase:
     """The program, and the chunks."""
-    program = Programming(script.rule(), script.nobody())
+    program = Programming(script.rule(), script.no_arrivals())
     return [("in", program), *(("in", chunk) for chunk in script.chunks())]
 
 
 def explore_one_way(
-    units: Units, script: Script, promised: Promised, leave_out: bool = True
-) -> Explored:
-    """Every schedule keeps what is promised."""
+    units: Units, script: Script, expected: OrderedPairs, leave_out: bool = True
+) -> Exploration:
+    """Every schedule gives the expected pairs in the expected order."""
     pieces = "coordinator" in units.names
 
     def check(came: list[Any], steps: list[Step]) -> None:
         try:
-            promised.check(came, pieces)
+            expected.check(came, pieces)
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *map(str, steps)])) from error
 
     return explore(units, [messages(script)], check, leave_out=leave_out)
 
 
-def added(parts: Iterable[Explored]) -> Explored:
+def added(parts: Iterable[Exploration]) -> Exploration:
     """All together."""
-    total = Explored()
+    total = Exploration()
     for part in parts:
         total.states += part.states
         total.steps += part.steps

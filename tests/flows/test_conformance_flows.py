@@ -1,7 +1,8 @@
 """Every script means the same whatever flow shares its joins, in every order that the flow offers.
 
 A script goes through every flow, every order that the flow offers, and every kernel that can serve
-its joins; the number of events that are handed in at a time changes from one to the next.
+its joins; the number of events that are handed in at a time changes from one to the next. make test
+draws some of a script's flows and orders, make test-all takes all.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.ways import WAYS, Way, small_steps
+from tests.flows.ways import WAYS, Way
+from tests.thresholds import low_thresholds
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import ScriptError
-from penstock.program.flow_choice import UNORDERED, FlowChoice
-from penstock.program.kernel_choice import KERNELS
-from penstock.streams.script import InstallStep, parse_script
+from penstock.program.choose.flow import UNORDERED, FlowChoice
+from penstock.program.choose.join_kernel import KERNELS
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
+from penstock.testing.script import InstallStep, parse_script
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "conformance").glob("*.flow"))
 BATCHES = (1, 1000)
@@ -31,8 +33,8 @@ JOIN = re.compile(r"\bJOIN\b|AS \w+, \w+ \[")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def kernels_in_plain_python() -> Iterator[None]:
-    with small_steps():
+def eager_indexes() -> Iterator[None]:
+    with low_thresholds():
         yield
 
 
@@ -54,7 +56,7 @@ def kernels(script: str) -> list[str | None]:
     serving: list[str | None] = [None]
     for kernel in KERNELS if joins(script) else ():
         try:
-            replay_text(script, Engine(), 1000, kernel=kernel)
+            replay_text(script, Engine(compile_predicates=False), 1000, kernel=kernel)
         except ScriptError as refused:
             assert f"the kernel {kernel!r} cannot serve the join predicate" in str(refused)
             continue
@@ -95,29 +97,32 @@ def cases() -> Iterator[Any]:
     for path in SCRIPTS:
         script = path.read_text(encoding="utf-8")
         for way in WAYS if joins(script) else WAYS[1:2]:
-            yield pytest.param(next(numbers), script, way, id=f"{path.stem}-{way}")
+            for order in way.orders:
+                name = f"{path.stem}-{way}-{order}"
+                yield pytest.param(next(numbers), script, way, order, id=name)
 
 
-@pytest.mark.parametrize("number, script, way", list(cases()))
-def test_a_script_means_the_same(number: int, script: str, way: Way) -> None:
+@pytest.mark.product(6, by="script")
+@pytest.mark.parametrize("number, script, way, order", list(cases()))
+def test_a_script_means_the_same(number: int, script: str, way: Way, order: str) -> None:
     refused = refusal(script, way)
     choice = way.choice() if joins(script) else FlowChoice(cores=way.cores)
-    for order, kernel in itertools.product(way.orders, kernels(script)):
+    for kernel in kernels(script):
         number += 1
         batch = BATCHES[number // 2 % 2]
-        told = f"order {order}, kernel {kernel}, batch {batch}"
+        case = f"kernel {kernel}, batch {batch}"
         if refused is not None:
             with pytest.raises(ScriptError) as error:
-                replay_text(script, Engine(), batch, order, kernel, choice)
-            assert str(error.value) == refused, told
+                replay_text(script, Engine(compile_predicates=False), batch, order, kernel, choice)
+            assert str(error.value) == refused, case
             continue
         text = script if order == "inner" else script.replace("expect ordered", "expect")
-        result = replay_text(text, Engine(), batch, order, kernel, choice)
-        assert result.failures == [], told
+        result = replay_text(text, Engine(compile_predicates=False), batch, order, kernel, choice)
+        assert result.failures == [], case
         if order == "inner":
-            assert result.lines == meant(script).lines, told
+            assert result.lines == meant(script).lines, case
         else:
-            assert sorted(result.lines) == sorted(meant(script).lines), told
+            assert sorted(result.lines) == sorted(meant(script).lines), case
 
 
 @pytest.mark.parametrize("flow", UNORDERED)
@@ -129,7 +134,7 @@ def test_an_order_that_a_flow_does_not_offer_is_refused(flow: str, order: str) -
     )
     script = f"stream R (x int32)\nstream S (x int32)\n{install}\nend\n"
     with pytest.raises(ScriptError) as error:
-        replay_text(script, Engine(), flow=Way(flow, 2).choice())
+        replay_text(script, Engine(compile_predicates=False), flow=Way(flow, 2).choice())
     assert str(error.value) == (
         f"line 3: the flow {flow} does not offer the order {order}: its rows come when two tuples "
         f"meet\n  {install}\nAsk for the order none, or for the flow splitjoin."

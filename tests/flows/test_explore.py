@@ -16,10 +16,10 @@ from tests.flows.chains import (
 )
 from tests.flows.inputs import Script, Window
 
-from penstock.flows.explore import Explored, Units, explore, fork
-from penstock.flows.handshake_core import Ack, Size, Tuples
-from penstock.flows.network import Network, Sent
-from penstock.flows.schedule import Step
+from penstock.flows.handshake.core import Ack, Size, Tuples
+from penstock.flows.network.network import Network, Sent
+from penstock.testing.explore import Exploration, Units, explore, fork
+from penstock.testing.schedule import Step
 
 COUNT = (Window(rows=2), Window(rows=1))
 TIME = (Window(span=2), Window(span=3))
@@ -36,8 +36,8 @@ EVERY = pytest.mark.parametrize(
 
 def explore_all(
     chain: Callable[[int], Network], cores: int, scripts: Iterable[Script], flush: bool
-) -> Explored:
-    total, units = Explored(), Units(chain(cores))
+) -> Exploration:
+    total, units = Exploration(), Units(chain(cores))
     for script in scripts:
         explored = explore_chain(units, script, flush)
         total.states += explored.states

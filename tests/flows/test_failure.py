@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.flows.ways import WAYS, Way, small_steps
+from tests.flows.ways import WAYS, Way
+from tests.thresholds import low_thresholds
 
 import penstock as ps
-from penstock.blocks import crew, join, meeting, pairing
+from penstock import tuning
 from penstock.errors import BufferFull, PenstockError
-from penstock.flows import celljoin, probing, sub_window
-from penstock.flows.splitjoin import JoinCore
+from penstock.flows.splitjoin.splitjoin import JoinCore
 from penstock.flows.sub_window import SubWindow
 
 STREAMS = "CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)"
@@ -30,8 +30,8 @@ IN_STEPS = [way for way in SHARED_OUT if way.flow != "handshake"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def kernels_in_plain_python() -> Iterator[None]:
-    with small_steps():
+def eager_indexes() -> Iterator[None]:
+    with low_thresholds():
         yield
 
 
@@ -54,9 +54,12 @@ def pairs(query: Any) -> list[tuple[int, int]]:
     return sorted((row["r"], row["s"]) for row in query.rows().to_pylist())
 
 
+on_threads = tuning.given(light_probe=-1)
+"""No push is so light that the thread that makes it steps the cores itself."""
+
+
 def fail_in_core_1(patch: pytest.MonkeyPatch, method: str) -> None:
     """Let core 1 fail when it compares number 3 of R, on a thread of its own."""
-    patch.setattr(meeting, "LIGHT", -1)
     search = getattr(SubWindow, method)
 
     def failing(self: SubWindow, probes: Any, *more: Any) -> Any:
@@ -78,9 +81,10 @@ def push_until_it_fails(engine: Any) -> PenstockError:
 
 
 @pytest.mark.parametrize("way", ONE_WAY, ids=str)
+@on_threads
 def test_a_core_that_fails_stops_its_query_alone(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_in_core_1(monkeypatch, "older_at_once")
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), "hot", **way.options())
         other = engine.install(JOIN.format(9, 9), "cool")
@@ -105,7 +109,7 @@ def test_a_core_that_fails_stops_its_query_alone(way: Way, monkeypatch: pytest.M
 
 
 def test_a_core_that_fails_at_a_single_tuple_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is woken for a tuple that comes alone, and yet it is its core that fails."""
+    """A single-tuple push wakes no thread, and yet the error names the core."""
     step = JoinCore.step
 
     def failing(self: JoinCore, port: str, message: Any) -> Any:
@@ -114,7 +118,7 @@ def test_a_core_that_fails_at_a_single_tuple_is_named(monkeypatch: pytest.Monkey
         return step(self, port, message)
 
     monkeypatch.setattr(JoinCore, "step", failing)
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), "hot", flow="splitjoin", cores=2)
         error = push_until_it_fails(engine)
@@ -127,10 +131,11 @@ def test_a_core_that_fails_at_a_single_tuple_is_named(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("way", CHAINS, ids=str)
+@on_threads
 def test_a_core_of_a_chain_that_fails_is_named(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a chain it depends on the time whether a tuple comes to a core alone or with others."""
+    """In a chain, timing decides whether a tuple comes to a core by itself or with others."""
     fail_in_core_1(monkeypatch, "older")
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), "hot", **way.options())
         error = push_until_it_fails(engine)
@@ -160,7 +165,7 @@ def test_a_slow_core_changes_nothing(way: Way, order: str, monkeypatch: pytest.M
         return met
 
     monkeypatch.setattr(SubWindow, "older_at_once", slow)
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), order=order, **way.options())
         plain = engine.install(JOIN.format(9, 9), order=order)
@@ -175,7 +180,7 @@ def test_a_slow_core_changes_nothing(way: Way, order: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("way", SHARED_OUT, ids=str)
 @pytest.mark.parametrize("sizes", [(0, 1), (1, 1), (2, 0), (2, 3)])
 def test_windows_smaller_than_the_number_of_cores(way: Way, sizes: tuple[int, int]) -> None:
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(*sizes), **{**way.options(), "cores": 5})
         plain = engine.install(JOIN.format(*sizes))
@@ -188,7 +193,7 @@ def test_windows_smaller_than_the_number_of_cores(way: Way, sizes: tuple[int, in
 
 @pytest.mark.parametrize("way", SHARED_OUT, ids=str)
 def test_results_that_wait_outlive_their_query(way: Way) -> None:
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), **way.options())
         engine.push("R", records(0, 5))
@@ -199,10 +204,8 @@ def test_results_that_wait_outlive_their_query(way: Way) -> None:
         assert pairs(query) == [(r, s) for r in range(5) for s in range(5)]
 
 
-def few_pairs_at_a_time(patch: pytest.MonkeyPatch) -> None:
-    """So few that cores fill what is between them, and must wait for room."""
-    for module in (probing, sub_window, pairing, crew, join):
-        patch.setattr(module, "MOST_PAIRS", 16)
+few_pairs_at_a_time = tuning.given(pairs_per_step=16, pairs_per_message=16)
+"""So few that cores fill what is between them, and must wait for room."""
 
 
 def push_more_than_fits(engine: Any) -> None:
@@ -214,11 +217,9 @@ def push_more_than_fits(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("way", IN_STEPS, ids=str)
-def test_an_engine_that_is_closed_in_the_middle_of_a_run_leaves_no_threads(
-    way: Way, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few_pairs_at_a_time(monkeypatch)
-    with ps.connect("local", buffer_rows=10, push_timeout=0) as engine:
+@few_pairs_at_a_time
+def test_an_engine_that_is_closed_in_the_middle_of_a_run_leaves_no_threads(way: Way) -> None:
+    with ps.connect("local", compile_predicates=False, buffer_rows=10, push_timeout=0) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(60, 60), **way.options())
         push_more_than_fits(engine)
@@ -229,11 +230,9 @@ def test_an_engine_that_is_closed_in_the_middle_of_a_run_leaves_no_threads(
 
 
 @pytest.mark.parametrize("way", IN_STEPS, ids=str)
-def test_a_run_that_waited_for_room_loses_nothing(
-    way: Way, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few_pairs_at_a_time(monkeypatch)
-    with ps.connect("local", buffer_rows=10, push_timeout=0) as engine:
+@few_pairs_at_a_time
+def test_a_run_that_waited_for_room_loses_nothing(way: Way) -> None:
+    with ps.connect("local", compile_predicates=False, buffer_rows=10, push_timeout=0) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(60, 60), **way.options())
         push_more_than_fits(engine)
@@ -250,9 +249,9 @@ TIMED = pa.schema({"t": pa.int64(), "x": pa.int32()})
 
 def check_conservation(metrics: dict[str, Any]) -> None:
     """in = live + expired + late + dead + shed."""
-    kept = sum(metrics["window_tuples"]) + sum(metrics["expired_tuples"])
+    taken = sum(metrics["window_tuples"]) + sum(metrics["expired_tuples"])
     lost = metrics["late"] + metrics["dead_letters"] + sum(metrics["shed"].values())
-    assert sum(metrics["tuples_in"].values()) == kept + lost
+    assert sum(metrics["tuples_in"].values()) == taken + lost
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -263,7 +262,7 @@ def test_every_tuple_is_live_expired_late_dead_or_shed(way: Way, admission: str)
         "SELECT r.t AS r, s.t AS s FROM R [RANGE 20 WATTR t SLACK 2] r "
         "JOIN S [ROWS 15] s ON r.x = s.x AND r.x > 0"
     )
-    with ps.connect("local", buffer_rows=400) as engine:
+    with ps.connect("local", compile_predicates=False, buffer_rows=400) as engine:
         for name in "RS":
             engine.stream(name, TIMED)
         query = engine.install(text, **way.options(admission=admission))
@@ -285,7 +284,7 @@ def test_every_tuple_is_live_expired_late_dead_or_shed(way: Way, admission: str)
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.flow == "splitjoin"], ids=str)
 def test_every_tuple_is_stored_in_one_core_and_compared_in_all(way: Way) -> None:
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), **way.options())
         engine.push("R", records(0, 31))
@@ -296,10 +295,10 @@ def test_every_tuple_is_stored_in_one_core_and_compared_in_all(way: Way) -> None
         assert max(core["stored"][0] for core in cores) - min(c["stored"][0] for c in cores) <= 1
 
 
-def test_windows_are_fetched_anew_for_every_few_arrivals(monkeypatch: pytest.MonkeyPatch) -> None:
+@tuning.given(celljoin_k=5)
+def test_windows_are_fetched_anew_for_every_few_arrivals() -> None:
     """CellJoin, k = 5: each part of ten arrivals is compared with a copy of the whole window."""
-    monkeypatch.setattr(celljoin.celljoin, "__defaults__", (5,))
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(8, 8), **Way("celljoin", 2).options())
         engine.push("R", records(0, 8))
@@ -313,7 +312,7 @@ def test_windows_are_fetched_anew_for_every_few_arrivals(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("flow", ["splitjoin", "celljoin"])
 def test_a_change_of_the_order_is_kept_by_the_cores(flow: str) -> None:
     text = "SELECT r.id AS r, s.id AS s FROM R [ROWS 40] r JOIN S [ROWS 40] s ON r.x = s.x"
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
         q = engine.install(f"{text} EMIT ORDER none", flow=flow, cores=3)
         q.change(f"{text} EMIT ORDER inner")
@@ -327,7 +326,7 @@ def test_a_change_of_the_order_is_kept_by_the_cores(flow: str) -> None:
 
 def test_tuples_that_can_match_nobody_are_not_kept_for_the_chain() -> None:
     text = "SELECT r.id AS r, s.id AS s FROM R [ROWS 5] r JOIN S [ROWS 5] s ON r.x = s.x"
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
         q = engine.install(f"{text} WHERE r.x > 100", flow="handshake", cores=2)
         for _ in range(4):

@@ -10,28 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.flows.inputs import Arrival, Script, Window, continued, met_by, pairs_of, scripts
-from tests.plain_kernels import plain_kernels
+from tests.effort import examples
+from tests.flows.inputs import Arrival, Script, Window, continued, pairs_found_by, pairs_of, scripts
 
-from penstock.blocks.meeting import Arrivals, Met
-from penstock.flows.chain import chain_network, signals
-from penstock.flows.handshake import Handshake
-from penstock.flows.handshake_core import Expire, Gone, HandshakeCore, Tuples
-from penstock.flows.network import Driver, Network
-from penstock.flows.plain_window import plain_parts
-from penstock.flows.schedule import Schedule
+from penstock.blocks.join.partner_search import Arrivals, FoundPairs
+from penstock.flows.handshake.chain import chain_network, signals
+from penstock.flows.handshake.core import Expire, Gone, HandshakeCore, Tuples
+from penstock.flows.handshake.handshake import Handshake
+from penstock.flows.network.network import Driver, Network
+from penstock.flows.network.threads import CoreFailed, Threads
 from penstock.flows.sub_window import SubWindow
-from penstock.flows.threads import CoreFailed, Threads
+from penstock.testing.plain_window import plain_parts
+from penstock.testing.schedule import Schedule
 
 ROWS = (Window(rows=5), Window(rows=5))
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with plain_kernels():
-        yield
 
 
 def scheduled(seed: int, capacity: int = 2, **slow: int) -> Callable[[Network], Driver]:
@@ -44,22 +38,22 @@ def turns(count: int, side: str = "RS") -> tuple[Arrival, ...]:
     return tuple(Arrival("RS".index(side[i % len(side)]), 0, i) for i in range(count))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(scripts(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 10**6))
 def test_every_schedule_gives_the_pairs_of_the_definition(
     script: Script, cores: int, capacity: int, seed: int
 ) -> None:
-    assert met_by(Handshake(cores, scheduled(seed, capacity)), script) == script.pairs()
+    assert pairs_found_by(Handshake(cores, scheduled(seed, capacity)), script) == script.pairs()
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(scripts(), st.integers(1, 4), st.integers(1, 3))
 def test_threads_give_the_pairs_of_the_definition(
     script: Script, cores: int, capacity: int
 ) -> None:
     handshake = Handshake(cores, lambda network: Threads(network, capacity))
     try:
-        assert met_by(handshake, script) == script.pairs()
+        assert pairs_found_by(handshake, script) == script.pairs()
     finally:
         handshake.close()
 
@@ -68,7 +62,7 @@ def test_threads_give_the_pairs_of_the_definition(
 def test_windows_smaller_than_the_number_of_cores(rows: tuple[int, int]) -> None:
     script = Script(turns(40), (Window(rows=rows[0]), Window(rows=rows[1])), (7, 20))
     for seed in range(5):
-        assert met_by(Handshake(7, scheduled(seed)), script) == script.pairs()
+        assert pairs_found_by(Handshake(7, scheduled(seed)), script) == script.pairs()
 
 
 @pytest.mark.parametrize("silent", ["R", "S"])
@@ -78,9 +72,9 @@ def test_a_stream_that_is_silent_for_ever(silent: str) -> None:
     first = turns(6, silent)
     script = Script(first + turns(60, speaking), ROWS, tuple(range(5, 60, 5)))
     handshake = Handshake(3, scheduled(1))
-    assert met_by(handshake, script) == script.pairs()
-    held = np.sum([core["window"] for core in handshake.measures()["cores"]], axis=0)
-    assert held.tolist() == [5, 5]
+    assert pairs_found_by(handshake, script) == script.pairs()
+    stored = np.sum([core["window"] for core in handshake.measures()["cores"]], axis=0)
+    assert stored.tolist() == [5, 5]
     assert handshake.oldest("RS".index(speaking)) == 55
 
 
@@ -89,21 +83,21 @@ def test_a_core_slower_than_the_others(slow: str) -> None:
     script = Script(turns(80), ROWS, tuple(range(10, 80, 10)))
     for seed in range(5):
         handshake = Handshake(3, scheduled(seed, 2, **{slow: 9}))
-        assert met_by(handshake, script) == script.pairs()
+        assert pairs_found_by(handshake, script) == script.pairs()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scripts(), st.integers(1, 4), st.integers(0, 10**6), st.floats(0, 1))
 def test_a_chain_that_is_programmed_anew_goes_on_where_it_was(
     script: Script, cores: int, seed: int, where: float
 ) -> None:
-    """Its windows are given to it; whoever was there before has met."""
+    """Its windows are given to it; the tuples in them have met."""
     cut = round(where * len(script.arrivals))
     assert continued(Handshake(cores, scheduled(seed)), script, cut) == script.pairs()
 
 
 def test_old_ones_meet_new_ones_after_it_was_programmed_anew() -> None:
-    """However far the new ones look back: old ones do not say whom they saw."""
+    """However far the new ones look back: old ones have no candidates."""
     windows = (Window(rows=40), Window(rows=40))
     script = Script(turns(160), windows, ())
     for seed in range(4):
@@ -114,14 +108,14 @@ def test_old_ones_meet_new_ones_after_it_was_programmed_anew() -> None:
 def test_a_tuple_is_gone_only_when_its_last_pairs_have_come_out() -> None:
     """One core's news may overtake another core's pairs by a turn."""
     nothing = np.empty(0, np.int64)
-    pair = Met(np.array([3]), np.array([7]), np.array([9]), nothing)
-    driver = Told([[("core 0", Gone(0, 5))], [("core 1", pair)], [], []])
+    pair = FoundPairs(np.array([3]), np.array([7]), np.array([9]), nothing)
+    driver = ScriptedDriver([[("core 0", Gone(0, 5))], [("core 1", pair)], [], []])
     handshake = Handshake(2, lambda network: driver)
     script = Script((), ROWS, ())
-    handshake.program(script.rule(), script.nobody(), 0)
+    handshake.program(script.rule(), script.no_arrivals(), 0)
     (chunk,) = script.chunks()
     oldest = []
-    handshake._next[0] = 9  # as if so many had been sent
+    handshake._next[0] = 9  # as if nine had been sent
     for _ in range(3):
         for met in handshake.take(chunk):
             assert met is pair
@@ -130,8 +124,8 @@ def test_a_tuple_is_gone_only_when_its_last_pairs_have_come_out() -> None:
     assert oldest == [0, 0, 5, 5]
 
 
-class Told:
-    """A driver that says what it was told to."""
+class ScriptedDriver:
+    """A driver that gives prepared messages."""
 
     def __init__(self, came: list[list[tuple[str, Any]]]) -> None:
         self._came = came
@@ -159,7 +153,7 @@ class Told:
 def test_it_can_be_completed_at_any_time() -> None:
     script = Script(turns(60), ROWS, tuple(range(6, 60, 6)), "equi")
     handshake = Handshake(4, scheduled(3))
-    handshake.program(script.rule(), script.nobody(), 0)
+    handshake.program(script.rule(), script.no_arrivals(), 0)
     found: list[Any] = []
     for number, chunk in enumerate(script.chunks()):
         found += pairs_of(handshake, handshake.take(chunk))
@@ -175,7 +169,7 @@ def test_where_the_compiled_predicate_does_not_hold_good_all_live_pairs_are_give
     arrivals = tuple(Arrival(i % 2, i, i) for i in range(20))
     script = Script(arrivals, ROWS, (8, 14), "equi")
     handshake = Handshake(3, scheduled(5))
-    handshake.program(script.rule(), script.nobody(), 0)
+    handshake.program(script.rule(), script.no_arrivals(), 0)
     found: list[Any] = []
     for chunk, compiled in zip(script.chunks(), (True, False, True), strict=True):
         found += pairs_of(handshake, handshake.take(replace(chunk, compiled=compiled)))
@@ -187,11 +181,11 @@ def test_where_the_compiled_predicate_does_not_hold_good_all_live_pairs_are_give
 def test_the_cores_share_the_windows_and_the_work() -> None:
     script = Script(turns(400), (Window(rows=60), Window(rows=60)), tuple(range(20, 400, 20)))
     handshake = Handshake(4, scheduled(2))
-    met_by(handshake, script)
+    pairs_found_by(handshake, script)
     cores = handshake.measures()["cores"]
     assert [core["core"] for core in cores] == [0, 1, 2, 3]
     assert np.sum([core["window"] for core in cores], axis=0).tolist() == [60, 60]
-    assert all(10 <= held <= 20 for core in cores for held in core["window"])
+    assert all(10 <= stored <= 20 for core in cores for stored in core["window"])
     assert sum(core["matched"] for core in cores) == len(script.pairs())
     assert sum(core["comparisons"] for core in cores) == handshake.comparisons
     assert handshake.comparisons == len(script.pairs())
@@ -201,9 +195,9 @@ def test_the_cores_share_the_windows_and_the_work() -> None:
 def test_figures_are_kept_when_it_is_programmed_anew() -> None:
     script = Script(turns(20), ROWS, ())
     handshake = Handshake(2, scheduled(0))
-    met_by(handshake, script)
+    pairs_found_by(handshake, script)
     once = handshake.measures()["cores"]
-    met_by(handshake, script)
+    pairs_found_by(handshake, script)
     twice = handshake.measures()["cores"]
     assert [c["matched"] for c in twice] == [2 * c["matched"] for c in once]
     assert handshake.comparisons == 2 * len(script.pairs())
@@ -219,7 +213,7 @@ def test_fifos_stay_within_their_room() -> None:
         return made[-1]
 
     handshake = Handshake(3, driver)
-    handshake.program(script.rule(), script.nobody(), 0)
+    handshake.program(script.rule(), script.no_arrivals(), 0)
     for chunk in script.chunks():
         for _ in handshake.take(chunk):
             pass
@@ -250,14 +244,14 @@ def test_expiry_is_sent_behind_the_other_stream_and_before_those_who_cannot_see_
 class BrokenWindow(SubWindow):
     """A window in which nothing can be looked for."""
 
-    def older(self, probes: Arrivals, compiled: bool = True) -> Iterator[Met]:
+    def older(self, probes: Arrivals, compiled: bool = True) -> Iterator[FoundPairs]:
         raise ZeroDivisionError("no such key")
 
 
 def test_a_core_that_fails_is_named_with_what_it_was_given() -> None:
     script = Script(turns(6, "RRS"), ROWS, ())
     handshake = Handshake(1, Threads, lambda rule: lambda side: BrokenWindow(side, rule))
-    handshake.program(script.rule(), script.nobody(), 0)
+    handshake.program(script.rule(), script.no_arrivals(), 0)
     with pytest.raises(CoreFailed) as raised:
         for chunk in script.chunks():
             list(handshake.take(chunk))

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.flows.inputs import Arrival, Script, Window, continued, met_by, pairs_of, scripts
-from tests.plain_kernels import plain_kernels
+from tests.effort import examples
+from tests.flows.inputs import Arrival, Script, Window, continued, pairs_found_by, pairs_of, scripts
 
-from penstock.flows.low_latency_core import LowLatencyCore
-from penstock.flows.low_latency_handshake import LowLatencyHandshake
-from penstock.flows.network import Driver, Network
-from penstock.flows.plain_window import plain_parts
-from penstock.flows.schedule import Schedule
-from penstock.flows.threads import Threads
+from penstock.flows.low_latency_handshake.core import LowLatencyCore
+from penstock.flows.low_latency_handshake.low_latency_handshake import LowLatencyHandshake
+from penstock.flows.network.network import Driver, Network
+from penstock.flows.network.threads import Threads
+from penstock.testing.plain_window import plain_parts
+from penstock.testing.schedule import Schedule
 
 ROWS = (Window(rows=5), Window(rows=5))
-
-
-@pytest.fixture(autouse=True)
-def without_compiling() -> Iterator[None]:
-    with plain_kernels():
-        yield
 
 
 def scheduled(
@@ -38,22 +32,25 @@ def turns(count: int, sides: str = "RS") -> tuple[Arrival, ...]:
     return tuple(Arrival("RS".index(sides[i % len(sides)]), 0, i) for i in range(count))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(scripts(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 10**6))
 def test_every_schedule_gives_the_pairs_of_the_definition(
     script: Script, cores: int, capacity: int, seed: int
 ) -> None:
-    assert met_by(LowLatencyHandshake(cores, scheduled(seed, capacity)), script) == script.pairs()
+    assert (
+        pairs_found_by(LowLatencyHandshake(cores, scheduled(seed, capacity)), script)
+        == script.pairs()
+    )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(scripts(), st.integers(1, 4), st.integers(1, 3))
 def test_threads_give_the_pairs_of_the_definition(
     script: Script, cores: int, capacity: int
 ) -> None:
     flow = LowLatencyHandshake(cores, lambda network: Threads(network, capacity))
     try:
-        assert met_by(flow, script) == script.pairs()
+        assert pairs_found_by(flow, script) == script.pairs()
     finally:
         flow.close()
 
@@ -61,7 +58,7 @@ def test_threads_give_the_pairs_of_the_definition(
 def test_all_pairs_of_a_chunk_are_found_at_once() -> None:
     script = Script(turns(60), ROWS, tuple(range(6, 60, 6)))
     flow = LowLatencyHandshake(4, scheduled(3))
-    flow.program(script.rule(), script.nobody(), 0)
+    flow.program(script.rule(), script.no_arrivals(), 0)
     found: list[Any] = []
     for chunk in script.chunks():
         found += pairs_of(flow, flow.take(chunk))
@@ -74,7 +71,7 @@ def test_all_pairs_of_a_chunk_are_found_at_once() -> None:
 def test_windows_smaller_than_the_number_of_cores(rows: tuple[int, int]) -> None:
     script = Script(turns(40), (Window(rows=rows[0]), Window(rows=rows[1])), (7, 20))
     for seed in range(5):
-        assert met_by(LowLatencyHandshake(7, scheduled(seed)), script) == script.pairs()
+        assert pairs_found_by(LowLatencyHandshake(7, scheduled(seed)), script) == script.pairs()
 
 
 @pytest.mark.parametrize("silent", ["R", "S"])
@@ -82,9 +79,9 @@ def test_a_stream_that_is_silent_for_ever(silent: str) -> None:
     speaking = "S" if silent == "R" else "R"
     script = Script(turns(6, silent) + turns(60, speaking), ROWS, tuple(range(5, 60, 5)))
     flow = LowLatencyHandshake(3, scheduled(1))
-    assert met_by(flow, script) == script.pairs()
-    held = np.sum([core["window"] for core in flow.measures()["cores"]], axis=0)
-    assert held.tolist() == [5, 5]
+    assert pairs_found_by(flow, script) == script.pairs()
+    stored = np.sum([core["window"] for core in flow.measures()["cores"]], axis=0)
+    assert stored.tolist() == [5, 5]
 
 
 @pytest.mark.parametrize("slow", ["core 0", "core 1", "core 2"])
@@ -92,10 +89,10 @@ def test_a_core_slower_than_the_others(slow: str) -> None:
     script = Script(turns(80), ROWS, tuple(range(10, 80, 10)))
     for seed in range(5):
         flow = LowLatencyHandshake(3, scheduled(seed, 2, {slow: 9}))
-        assert met_by(flow, script) == script.pairs()
+        assert pairs_found_by(flow, script) == script.pairs()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(scripts(), st.integers(1, 4), st.integers(0, 10**6), st.floats(0, 1))
 def test_a_chain_that_is_programmed_anew_goes_on_where_it_was(
     script: Script, cores: int, seed: int, where: float
@@ -107,7 +104,7 @@ def test_a_chain_that_is_programmed_anew_goes_on_where_it_was(
 def test_every_tuple_is_stored_at_one_core_and_visits_all() -> None:
     script = Script(turns(400), (Window(rows=60), Window(rows=60)), tuple(range(20, 400, 20)))
     flow = LowLatencyHandshake(4, scheduled(2))
-    met_by(flow, script)
+    pairs_found_by(flow, script)
     cores = flow.measures()["cores"]
     assert [core["window"] for core in cores] == [[15, 15]] * 4
     assert [core["stored"] for core in cores] == [[50, 50]] * 4

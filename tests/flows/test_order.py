@@ -1,4 +1,4 @@
-"""What an order promises, on the rows as they come: nobody has sorted them."""
+"""What an order guarantees, on the rows as they come, not sorted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.flows.ways import ORDERED, WAYS, Way, small_steps
+from tests.flows.ways import ORDERED, WAYS, Way
+from tests.thresholds import low_thresholds
 
 import penstock as ps
-from penstock.flows import celljoin, probing, sub_window, uni_flow
+from penstock import tuning
 from penstock.streams.events import Merged
 
 SCHEMA = pa.schema({"id": pa.int64(), "t": pa.int64(), "x": pa.int64()})
@@ -28,12 +29,9 @@ PREDICATES = {"nested-loop": "r.x <> s.x", "hash": "r.x = s.x", "band": "ABS(r.x
 
 
 @pytest.fixture(scope="module", autouse=True)
-def kernels_in_plain_python() -> Iterator[None]:
-    with small_steps() as patch:
-        # So few that a chunk is cut where stars are not, and windows are divided often.
-        patch.setattr(probing, "CHUNK_RANKS", 16)
-        patch.setattr(uni_flow, "CHUNK_RANKS", 50)
-        patch.setattr(celljoin.celljoin, "__defaults__", (7,))
+def eager_indexes() -> Iterator[None]:
+    # So few that a chunk is cut where stars are not, and windows are divided often.
+    with low_thresholds(ranks_per_chunk=50, celljoin_k=7):
         yield
 
 
@@ -71,7 +69,7 @@ def rows_of(
     waiting = arrivals(seed)
     kernel = {"hash": "hash", "band": "band"}.get(predicate, "nested-loop")
     found: list[Row] = []
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         for name in "RS":
             engine.stream(name, SCHEMA)
         query = engine.install(text, order=order, kernel=kernel, **way.options(**more))
@@ -172,7 +170,7 @@ def test_outer_order_with_a_precision_mixes_no_more_arrivals_than_that(
 def test_inner_order_with_a_precision_mixes_no_more_candidates_than_that(
     way: Way, precision: int
 ) -> None:
-    """One star every so many comparisons of each core."""
+    """One star every ``precision`` comparisons of each core."""
     rows = rows_of(way, "inner", "rows", "nested-loop", 4, precision=precision)
     assert by_arrival(rows) == meant("rows", "nested-loop", 4)
     assert is_ordered_inner(rows, precision * way.cores)
@@ -216,13 +214,10 @@ def test_the_judges_can_say_no() -> None:
 
 @pytest.mark.parametrize("order", ["outer", "inner"])
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
-def test_a_stream_that_finds_nobody_does_not_hold_up_the_other(
-    kind: str, order: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@tuning.given(pairs_per_message=8)
+def test_a_stream_that_finds_no_partner_does_not_hold_up_the_other(kind: str, order: str) -> None:
     """Its stars come down without results, or the other's results would wait for ever."""
-    for module in (probing, sub_window):
-        monkeypatch.setattr(module, "MOST_PAIRS", 8)
-    with ps.connect("local") as engine:
+    with ps.connect("local", compile_predicates=False) as engine:
         engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, x INT)")
         q = engine.install(
             f"SELECT r.id FROM R [ROWS 60] r {kind} S [ROWS 60] s ON r.x <> s.x",

@@ -12,28 +12,31 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.flows.ways import WAYS, Way, small_steps
+from tests.effort import examples
+from tests.flows.ways import WAYS, Way
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import BATCHES, SIZES, check, on_oracle, run_on
+from tests.thresholds import low_thresholds
 
 from penstock.engines.local.engine import Engine
-from penstock.program.instructions import Install
-from penstock.replay_options import Asked, has_join
+from penstock.flows import make
+from penstock.flows.network.inline import Inline
+from penstock.program.isa.instructions import Install
 from penstock.streams.events import Tuples
+from penstock.testing.replay import QueryOptions, has_join
 
 SPECIAL = re.compile(r"\b(LEFT|RIGHT|FULL|SEMI|ANTI) JOIN\b")
 SILENT = st.sampled_from(("", "", "", "R", "S"))
-FUZZES = settings().max_examples > settings.get_profile("ci").max_examples
-FEW = 24
-# The fuzz profile asks for more than this, and gets it.
-SOME = settings(max_examples=max(FEW, settings().max_examples) if FUZZES else FEW)
+SOME = examples(24)
+NETWORKS = ("splitjoin", "celljoin", "handshake", "low-latency-handshake")
+"""The flows whose cores are units of a network."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels_in_plain_python() -> Iterator[None]:
-    with small_steps():
+    with low_thresholds():
         yield
 
 
@@ -41,8 +44,8 @@ class Sharing:
     """An engine all of whose joins have one flow and order; before every batch an empty one."""
 
     def __init__(self, way: Way, order: str, batch_rows: int) -> None:
-        self._engine = Engine(batch_rows=batch_rows)
-        self._asked = Asked(order, None, way.choice())
+        self._engine = Engine(batch_rows=batch_rows, compile_predicates=False)
+        self._asked = QueryOptions(order, None, way.choice())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -100,7 +103,12 @@ def test_rows_are_the_oracles(
 ) -> None:
     order = data.draw(st.sampled_from(way.orders))
     steps = for_way(steps, way, silent)
-    meant, found = on_oracle(steps), on_cores(steps, sizes, way, order, batch_rows)
+    compare(steps, order, on_cores(steps, sizes, way, order, batch_rows))
+
+
+def compare(steps: list[Step], order: str, found: tuple[dict[str, Any], ...]) -> None:
+    """The output is the oracle's, in that order."""
+    meant = on_oracle(steps)
     if order != "none":
         for name, rows in found[0].items():
             positions = [position for position, _ in rows]
@@ -108,3 +116,16 @@ def test_rows_are_the_oracles(
     if order != "inner":
         meant, found = any_order(meant), any_order(found)
     check(steps, meant, found)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.flow in NETWORKS], ids=str)
+@SOME
+@given(steps=scripts(), sizes=SIZES, batch_rows=BATCHES, data=st.data())
+def test_rows_are_the_oracles_if_the_callers_thread_does_all_the_work(
+    way: Way, steps: list[Step], sizes: list[int], batch_rows: int, data: Any
+) -> None:
+    order = data.draw(st.sampled_from(way.orders))
+    steps = for_way(steps, way, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make, "Threads", Inline)
+        compare(steps, order, on_cores(steps, sizes, way, order, batch_rows))

@@ -5,81 +5,61 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.plain_kernels import plain_kernels
+from tests.effort import examples
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import BATCHES, compare
+from tests.thresholds import low_thresholds
 
-from penstock.blocks import crew as crew_module
-from penstock.blocks import join as join_module
-from penstock.blocks import join_side, pairing
-from penstock.blocks.join import JoinBlock
-from penstock.blocks.matcher import Matcher
+from penstock import tuning
+from penstock.blocks.join import parallel_probe
+from penstock.blocks.join.block import JoinBlock
+from penstock.blocks.join.matcher import Matcher
 from penstock.engines.local.engine import Engine
-from penstock.engines.shared.pipeline import Pipeline
-from penstock.flows.shared import Crew
-from penstock.flows.threads import CoreFailed
-from penstock.kernels import choosing, entry_index
-from penstock.program.blocks import JoinStreams
+from penstock.flows.make import KINDS
+from penstock.flows.network.threads import CoreFailed
+from penstock.flows.shared import ThreadPool
 from penstock.streams.events import Merged, Tuples
 
 
-def use(patch: pytest.MonkeyPatch, crew: Crew) -> None:
-    """Let every inner join of an engine have the crew."""
-    make = Pipeline._make
-
-    def make_with_crew(self: Pipeline, instruction: Any) -> Any:
-        if isinstance(instruction, JoinStreams) and instruction.kind == "inner":
-            left, right = (self._stream(number) for number in instruction.inputs)
-            return JoinBlock(instruction, (left, right), self._compile, crew=crew)
-        return make(self, instruction)
-
-    patch.setattr(Pipeline, "_make", make_with_crew)
-    patch.setattr(join_module, "WORTH_SHARING", 0)
-
-
-def at_most(patch: pytest.MonkeyPatch, pairs: int) -> None:
-    """Let a step have so many pairs."""
-    for module in (crew_module, join_module, pairing):
-        patch.setattr(module, "MOST_PAIRS", pairs)
+@contextmanager
+def using(pool: ThreadPool, **constants: float) -> Iterator[None]:
+    """Every inner join of an engine has the pool, with these tuning constants."""
+    with pytest.MonkeyPatch.context() as patch, tuning.given(arrivals_to_share=0, **constants):
+        patch.setitem(
+            KINDS, "join", lambda number: JoinBlock(number, core_threads_of=lambda _: pool)
+        )
+        yield
 
 
 @pytest.fixture(scope="module")
 def three_threads() -> Iterator[None]:
     """Three cores, parts of single events, and small steps."""
-    crew = Crew(3)
-    with pytest.MonkeyPatch.context() as patch:
-        use(patch, crew)
-        patch.setattr(crew_module, "SMALLEST_PART", 1)
-        at_most(patch, 3)
+    pool = ThreadPool(3)
+    with using(pool, smallest_part=1, pairs_per_step=3):
         yield
-    crew.close()
+    pool.close()
 
 
 @pytest.fixture(scope="module", params=["index that stays", "index for one part"])
 def three_threads_with_indexes(
     three_threads: None, request: pytest.FixtureRequest
 ) -> Iterator[None]:
-    with plain_kernels() as patch:
-        patch.setattr(crew_module, "MOST_LIVE", -1 if "stays" in request.param else 1e9)
-        patch.setattr(crew_module, "SWEPT", 2)
-        patch.setattr(crew_module, "SWEPT_PER_LIVE", 0)
-        patch.setattr(entry_index, "LONGEST_TAIL", 1)
-        patch.setattr(entry_index, "IN_CACHE", 1)
-        patch.setattr(choosing, "TOO_MANY", 2.0)
-        patch.setattr(join_side, "WORTH_PACKING", 1)
+    live = -1 if "stays" in request.param else 1e9
+    with low_thresholds(most_live_per_arrival=live, swept_arrivals=2, swept_per_live=0):
         yield
 
 
 SIZES = st.lists(st.sampled_from((1, 3, 7, 50)), min_size=1, max_size=3)
 SCRIPTS = st.booleans().flatmap(lambda counted: scripts(count_windows=counted))
-SOME = settings(max_examples=max(60, settings().max_examples))
+SOME = examples(100)
 
 
 # -- compiled, against one thread ---------------------------------------------------------------
@@ -149,20 +129,16 @@ def text(predicate: str, window: str) -> str:
     )
 
 
-def in_threads(cores: int, work: Callable[[], Any], **limits: int) -> tuple[Any, Crew]:
-    crew = Crew(cores)
-    with pytest.MonkeyPatch.context() as patch:
-        use(patch, crew)
-        patch.setattr(crew_module, "SMALLEST_PART", limits.get("smallest", 16))
-        patch.setattr(crew_module, "MOST_LIVE", limits.get("live", 1))
-        patch.setattr(entry_index, "LONGEST_TAIL", 64)
-        if "most" in limits:
-            at_most(patch, limits["most"])
+def in_threads(cores: int, work: Callable[[], Any], **constants: float) -> tuple[Any, ThreadPool]:
+    pool = ThreadPool(cores)
+    low = {"smallest_part": 16, "most_live_per_arrival": 1.0, "longest_tail": 64}
+    with using(pool, **(low | constants)):
         found = work()
-    crew.close()
-    return found, crew
+    pool.close()
+    return found, pool
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize(
     ("predicate", "window"),
     [("band", window) for window in WINDOWS] + [("texts", "rows"), ("residual", "rows")],
@@ -178,8 +154,10 @@ def test_threads_give_the_rows_of_one(predicate: str, window: str) -> None:
     assert window == "none" or expected[0].num_rows > 0
 
 
+@pytest.mark.product(1, by="window")
 @pytest.mark.parametrize("predicate", [*PREDICATES])
 @pytest.mark.parametrize("window", [*WINDOWS])
+@tuning.given(swept_arrivals=500, candidate_share=2.0)
 def test_parts_with_an_index_of_their_own_give_the_rows_of_one(
     predicate: str, window: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,12 +169,10 @@ def test_parts_with_an_index_of_their_own_give_the_rows_of_one(
         return found
 
     monkeypatch.setattr(Matcher, "sweep", counted)
-    monkeypatch.setattr(crew_module, "SWEPT", 500)
-    monkeypatch.setattr(choosing, "TOO_MANY", 2.0)
     query = text(PREDICATES[predicate], WINDOWS[window])
     given = tuples(2_400, 50 if window == "disorder" else 0)
     expected = joined(query, 800, given)
-    found, _ = in_threads(2, lambda: joined(query, 1_200, given), live=1_000_000)
+    found, _ = in_threads(2, lambda: joined(query, 1_200, given), most_live_per_arrival=1e6)
     assert found[0].equals(expected[0])
     assert found[1:] == expected[1:]
     # Times out of order are compared one by one; and one predicate offers nothing to index by.
@@ -206,7 +182,7 @@ def test_parts_with_an_index_of_their_own_give_the_rows_of_one(
 def test_threads_give_the_rows_of_one_for_single_tuples() -> None:
     query, given = text(PREDICATES["band"], "[ROWS 50]"), tuples(400, 0)
     expected = joined(query, 400, given)
-    found, _ = in_threads(3, lambda: joined(query, 1, given), smallest=1)
+    found, _ = in_threads(3, lambda: joined(query, 1, given), smallest_part=1)
     assert found[0].equals(expected[0])
     assert found[1:] == expected[1:]
 
@@ -234,7 +210,7 @@ def test_a_run_has_no_more_pairs_than_a_step_may_have() -> None:
         sizes.extend(r.batch.num_rows for r in results)
         return pa.Table.from_batches([r.batch for r in results]).combine_chunks()
 
-    found, _ = in_threads(3, work, most=500)
+    found, _ = in_threads(3, work, pairs_per_step=500)
     assert found.equals(expected[0])
     # Both sides may have found as many as a step may have.
     assert len(sizes) > 100 and max(sizes) <= 1_000
@@ -242,10 +218,10 @@ def test_a_run_has_no_more_pairs_than_a_step_may_have() -> None:
 
 def test_cores_count_what_they_have_done() -> None:
     query, given = text("r.k = s.k", "[ROWS 300]"), tuples(6_000, 0)
-    found, crew = in_threads(2, lambda: joined(query, 3_000, given))
-    cores = crew.measures()["cores"]
+    found, pool = in_threads(2, lambda: joined(query, 3_000, given))
+    cores = pool.measures()["cores"]
     assert [core["core"] for core in cores] == [0, 1]
-    # A tuple whose key is NULL probes too, and finds nobody.
+    # A tuple whose key is NULL probes too, and finds no partner.
     assert sum(sum(core["probed"]) for core in cores) == 6_000
     assert sum(core["matched"] for core in cores) == found[2]["matches"] == found[0].num_rows
     assert sum(core["comparisons"] for core in cores) > found[0].num_rows
@@ -255,7 +231,7 @@ def test_cores_count_what_they_have_done() -> None:
 # -- the threads themselves ---------------------------------------------------------------------
 
 
-def together(crew: Crew, tasks: int) -> list[int]:
+def together(pool: ThreadPool, tasks: int) -> list[int]:
     """The cores that take part when each waits for all others."""
     barrier = threading.Barrier(tasks)
 
@@ -263,24 +239,24 @@ def together(crew: Crew, tasks: int) -> list[int]:
         barrier.wait(timeout=30)
         return core
 
-    return crew.share([work] * tasks)
+    return pool.share([work] * tasks)
 
 
 def test_every_core_takes_part() -> None:
-    crew = Crew(4)
-    assert sorted(together(crew, 4)) == [0, 1, 2, 3]
-    crew.close()
+    pool = ThreadPool(4)
+    assert sorted(together(pool, 4)) == [0, 1, 2, 3]
+    pool.close()
 
 
 def test_results_are_in_the_order_of_tasks() -> None:
-    crew = Crew(3)
+    pool = ThreadPool(3)
     for count in (0, 1, 2, 100):
-        assert crew.share([lambda _, i=i: i for i in range(count)]) == list(range(count))
-    crew.close()
+        assert pool.share([lambda _, i=i: i for i in range(count)]) == list(range(count))
+    pool.close()
 
 
 def test_an_error_names_its_core() -> None:
-    crew = Crew(2)
+    pool = ThreadPool(2)
     barrier = threading.Barrier(2)
 
     def work(core: int) -> None:
@@ -289,27 +265,24 @@ def test_an_error_names_its_core() -> None:
             raise ValueError("no such bucket")
 
     with pytest.raises(CoreFailed) as error:
-        crew.share([work, work])
+        pool.share([work, work])
     assert str(error.value) == (
         "core 1 failed: ValueError: no such bucket\n"
         "The query is stopped, since rows would be missing; install it again."
     )
     assert isinstance(error.value.__cause__, ValueError)
-    assert sorted(together(crew, 2)) == [0, 1], "the crew goes on"
-    crew.close()
+    assert sorted(together(pool, 2)) == [0, 1], "the pool goes on"
+    pool.close()
 
 
 def test_a_query_whose_core_fails_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    crew = Crew(2)
-    use(monkeypatch, crew)
+    pool = ThreadPool(2)
 
     def fail(*_: object) -> None:
         raise ValueError("no such bucket")
 
-    monkeypatch.setattr(crew_module, "find_pairs", fail)
-    monkeypatch.setattr(crew_module, "SMALLEST_PART", 512)
-    at_most(monkeypatch, 1 << 20)
-    with Engine() as engine:
+    monkeypatch.setattr(parallel_probe, "find_pairs", fail)
+    with using(pool, smallest_part=512, pairs_per_step=1 << 20), Engine() as engine:
         engine.sql(DDL)
         engine.install(text("r.k = s.k", "[ROWS 3]"), name="q")
         with pytest.raises(Exception) as error:
@@ -319,23 +292,23 @@ def test_a_query_whose_core_fails_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
         "ValueError: no such bucket); every other query has taken the input\n"
         "Drop it, and install it again once its cause is mended; this is a defect of Penstock."
     )
-    crew.close()
+    pool.close()
 
 
 def threads() -> set[threading.Thread]:
     return {t for t in threading.enumerate() if t.name.startswith("penstock core")}
 
 
-def test_threads_end_when_the_crew_is_closed_or_gone() -> None:
+def test_threads_end_when_the_pool_is_closed_or_gone() -> None:
     before = threads()
-    crew = Crew(3)
+    pool = ThreadPool(3)
     assert {t.name for t in threads() - before} == {"penstock core 1", "penstock core 2"}
-    together(crew, 3)
-    crew.close()
-    crew.close()
+    together(pool, 3)
+    pool.close()
+    pool.close()
     assert threads() == before
-    assert crew.share([lambda core: core] * 3) == [0, 0, 0]
-    gone = Crew(2)
+    assert pool.share([lambda core: core] * 3) == [0, 0, 0]
+    gone = ThreadPool(2)
     together(gone, 2)
     del gone
     gc.collect()
@@ -347,7 +320,7 @@ def test_threads_end_when_the_crew_is_closed_or_gone() -> None:
 
 @SOME
 @given(SCRIPTS, SIZES, BATCHES)
-def test_rows_are_the_oracles_without_compiling(
+def test_rows_are_the_oracles_by_the_nested_loop(
     three_threads: None, steps: list[Step], sizes: list[int], batch_rows: int
 ) -> None:
     compare(steps, sizes, batch_rows=batch_rows, compile_predicates=False)
@@ -355,7 +328,7 @@ def test_rows_are_the_oracles_without_compiling(
 
 @SOME
 @given(SCRIPTS, SIZES, BATCHES)
-def test_rows_are_the_oracles_with_generated_kernels(
+def test_rows_are_the_oracles_by_indexes(
     three_threads_with_indexes: None, steps: list[Step], sizes: list[int], batch_rows: int
 ) -> None:
-    compare(steps, sizes, batch_rows=batch_rows)
+    compare(steps, sizes, batch_rows=batch_rows, compile_predicates=False)

@@ -6,26 +6,27 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.flows.inputs import Script, continued, pairs_of, scripts
-from tests.flows.one_way import Promised
+from tests.flows.one_way import OrderedPairs
 from tests.flows.test_random_flows import any_order, for_way, on_cores
-from tests.flows.ways import ORDERS, Way, small_steps
+from tests.flows.ways import ORDERS, Way
 from tests.random_scripts import Step
 from tests.random_scripts import scripts as whole_scripts
 from tests.test_random_scripts import BATCHES, SIZES, check, on_oracle
+from tests.thresholds import low_thresholds
 
-from penstock.flows import celljoin as celljoin_module
-from penstock.flows import make, probing, uni_flow
+from penstock.flows import make
 from penstock.flows.celljoin import celljoin
-from penstock.flows.gathering import Stars
-from penstock.flows.network import Driver, Network
-from penstock.flows.schedule import Schedule
-from penstock.flows.splitjoin import splitjoin
+from penstock.flows.network.network import Driver, Network
+from penstock.flows.splitjoin.gathering import Stars
+from penstock.flows.splitjoin.splitjoin import splitjoin
 from penstock.flows.uni_flow import UniFlow
+from penstock.testing.schedule import Schedule
 
-FEW = settings(max_examples=max(20, settings().max_examples // 5))
+FEW = examples(20)
 FLOWS = pytest.mark.parametrize("flow", ["splitjoin", "celljoin"])
 SLOW = (
     "core 0",
@@ -40,11 +41,8 @@ SLOW = (
 
 @pytest.fixture(scope="module", autouse=True)
 def in_small_pieces() -> Iterator[None]:
-    """Kernels are not compiled, chunks are cut where stars are not, windows are divided often."""
-    with small_steps() as patch:
-        patch.setattr(probing, "CHUNK_RANKS", 2)
-        patch.setattr(uni_flow, "CHUNK_RANKS", 5)
-        patch.setattr(celljoin_module.celljoin, "__defaults__", (3,))
+    """Indexes come early, chunks are cut where stars are not, windows are divided often."""
+    with low_thresholds(ranks_per_chunk=5, celljoin_k=3):
         yield
 
 
@@ -90,16 +88,16 @@ PRECISION = st.sampled_from([1, 1, 3])
 def test_every_schedule_gives_the_pairs_of_the_definition_in_order(
     flow: str, script: Script, cores: int, order: str, precision: int, drive: Drive
 ) -> None:
-    meeting = made(flow, cores, Stars(order, precision), drive)
+    search = made(flow, cores, Stars(order, precision), drive)
     mixed = precision * cores if order == "inner" else precision
-    meeting.program(script.rule(), script.nobody(), 0)
+    search.program(script.rule(), script.no_arrivals(), 0)
     found = []
     for chunk in script.chunks():
-        found += pairs_of(meeting, meeting.take(chunk))
+        found += pairs_of(search, search.take(chunk))
         # All pairs of what has been taken have come, and no others.
         so_far = Script(script.arrivals[: chunk.ranks[1]], script.windows, (), script.predicate)
         assert sorted(found) == so_far.pairs()
-    Promised(script, order, mixed).check_order(found)
+    OrderedPairs(script, order, mixed).check_order(found)
 
 
 @FLOWS
@@ -109,8 +107,8 @@ def test_a_flow_that_is_programmed_anew_goes_on_where_it_was(
     flow: str, script: Script, cores: int, drive: Drive, where: float
 ) -> None:
     cut = round(where * len(script.arrivals))
-    meeting = made(flow, cores, Stars("inner", 1), drive)
-    assert continued(meeting, script, cut) == script.pairs()
+    search = made(flow, cores, Stars("inner", 1), drive)
+    assert continued(search, script, cut) == script.pairs()
 
 
 @FLOWS

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-from tests.plain_kernels import plain_kernels
-
-from penstock.blocks import join_side
-from penstock.kernels import choosing, entry_index
-from penstock.program.flow_choice import EVERY_KIND, UNORDERED, FlowChoice
+from penstock.program.choose.flow import EVERY_KIND, UNORDERED, FlowChoice
 
 ORDERS = ("none", "outer", "inner")
 
@@ -54,14 +47,3 @@ WAYS = [
 ]
 """Every flow. Three cores and two outputs a node make a distribution tree of two levels."""
 ORDERED = [way for way in WAYS if len(way.orders) > 1]
-
-
-@contextmanager
-def small_steps() -> Iterator[pytest.MonkeyPatch]:
-    """Kernels are not compiled, indexes are used from the second tuple on, windows are packed."""
-    with plain_kernels() as patch:
-        patch.setattr(entry_index, "LONGEST_TAIL", 1)
-        patch.setattr(entry_index, "IN_CACHE", 1)
-        patch.setattr(choosing, "TOO_MANY", 2.0)
-        patch.setattr(join_side, "WORTH_PACKING", 1)
-        yield patch

@@ -1,4 +1,4 @@
-"""Running one operation over columns given as plain lists."""
+"""Run one operation over columns given as plain lists."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.vector import Failures
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.vector import Failures
 from penstock.sql.expressions import Call, Cast, Column, Expression, Literal
 
 Run = Callable[..., tuple[list[Any], int]]

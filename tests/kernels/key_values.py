@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.kernels.vector import Vector, vector_of
+from penstock.kernels.expressions.vector import Vector, vector_of
 
 NAN = math.nan
 words = st.sampled_from(["", "a", "aa", "é", "z", "\ue000", "\U0001f600"]) | st.text(max_size=3)

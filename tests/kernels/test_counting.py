@@ -1,13 +1,13 @@
-"""Counts by pane are as NumPy counts, and the extents of stretches come with them."""
+"""Counts by pane, and the extents of stretches, compared with NumPy."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from penstock.kernels.counting import count_in_panes, likely_extent
-from penstock.kernels.panes import Panes
-from penstock.kernels.survey import STRETCH, Extents
+from penstock.kernels.aggregate.counting import count_in_panes, likely_extent
+from penstock.kernels.aggregate.panes import Panes
+from penstock.kernels.aggregate.survey import STRETCH, Extents
 
 
 @pytest.mark.parametrize("spread", [3, 40, 300, 9_000, 200_000])

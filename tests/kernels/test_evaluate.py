@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.kernels.evaluate import OPERATIONS, evaluate, select
-from penstock.kernels.vector import Failures, vector_of
+from penstock.kernels.expressions.evaluate import OPERATIONS, evaluate, select
+from penstock.kernels.expressions.vector import Failures, vector_of
 from penstock.sql.expressions import Call, Column, Literal
 
 INT32, INT64, BOOL = pa.int32(), pa.int64(), pa.bool_()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.vector import Failures
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.vector import Failures
 from penstock.oracle.evaluate import Failures as OracleFailures
 from penstock.oracle.evaluate import evaluate as oracle_evaluate
 from penstock.oracle.values import column_values
@@ -58,7 +59,7 @@ WORDS = st.sampled_from(
 
 
 def physical(kind: Any) -> st.SearchStrategy[Any]:
-    """Values of a type as the oracle has them, the awkward ones often."""
+    """Values of a type as the oracle has them, with many edge cases."""
     if pa.types.is_boolean(kind):
         return st.booleans()
     if pa.types.is_integer(kind):
@@ -214,7 +215,7 @@ def a_case_of(table: list[tuple[str, Any, Any]], op: str) -> st.SearchStrategy[A
 
 
 @pytest.mark.parametrize("op", operations(SAME_TYPE))
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_two_arguments_of_one_type(op: str, data: st.DataObject) -> None:
     kind, result = data.draw(a_case_of(SAME_TYPE, op))
@@ -222,7 +223,7 @@ def test_two_arguments_of_one_type(op: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("op", operations(SAME_TYPE))
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_a_literal_on_either_side(op: str, data: st.DataObject) -> None:
     kind, result = data.draw(a_case_of(SAME_TYPE, op))
@@ -233,14 +234,14 @@ def test_a_literal_on_either_side(op: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("op", operations(ONE_ARGUMENT))
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_one_argument(op: str, data: st.DataObject) -> None:
     kind, result = data.draw(a_case_of(ONE_ARGUMENT, op))
     check(data, Call(op, tuple(columns_of([kind])), result), [kind])
 
 
-@settings(max_examples=75)
+@examples(75)
 @given(
     data=st.data(),
     op=st.sampled_from(["add", "sub", "mul", "div", "mod"]),
@@ -252,14 +253,14 @@ def test_decimal_arithmetic(data: st.DataObject, op: str, left: Any, right: Any)
     check(data, Call(op, tuple(columns_of([left, right])), result), [left, right])
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data(), kind=st.sampled_from(NUMBERS), places=st.integers(-5, 12))
 def test_round(data: st.DataObject, kind: Any, places: int) -> None:
     column = Column(0, 0, "c0", kind)
     check(data, Call("round", (column, Literal(places, INT32)), rounded(kind, places)), [kind])
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data(), literal=st.booleans(), length=st.sampled_from([None, *range(-2, 6)]))
 def test_substring(data: st.DataObject, literal: bool, length: int | None) -> None:
     start = st.integers(-7, 7)
@@ -270,7 +271,7 @@ def test_substring(data: st.DataObject, literal: bool, length: int | None) -> No
     check(data, call, [STRING, INT32, INT32], arg1=start, arg2=st.integers(-2, 6))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), op=st.sampled_from(["left", "right"]), literal=st.booleans())
 def test_left_and_right(data: st.DataObject, op: str, literal: bool) -> None:
     count = st.integers(-2, 8)
@@ -279,7 +280,7 @@ def test_left_and_right(data: st.DataObject, op: str, literal: bool) -> None:
     check(data, Call(op, (text, argument), STRING), [STRING, INT32], arg1=count)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), literal=st.booleans())
 def test_replace(data: st.DataObject, literal: bool) -> None:
     part = st.text("ab", max_size=2)
@@ -291,7 +292,7 @@ def test_replace(data: st.DataObject, literal: bool) -> None:
     check(data, call, [STRING] * 3, arg0=texts, arg1=part, arg2=part)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data(), literal=st.booleans(), escape=st.sampled_from(["\\", "!", "a"]))
 def test_like(data: st.DataObject, literal: bool, escape: str) -> None:
     texts = st.text("ab\n🎉%_.", max_size=6)
@@ -303,7 +304,7 @@ def test_like(data: st.DataObject, literal: bool, escape: str) -> None:
     check(data, call, [STRING, STRING], arg0=texts, arg1=patterns)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), kind=st.sampled_from(COMPARABLE), literal=st.booleans())
 def test_in(data: st.DataObject, kind: Any, literal: bool) -> None:
     count = data.draw(st.integers(1, 7))
@@ -318,7 +319,7 @@ def test_in(data: st.DataObject, kind: Any, literal: bool) -> None:
 UNITS = ["year", "quarter", "month", "week", "day", "hour", "minute", "second"]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data(), unit=st.sampled_from(UNITS), kind=st.sampled_from([DATE, *TIMESTAMPS]))
 def test_date_trunc(data: st.DataObject, unit: str, kind: Any) -> None:
     result = pa.timestamp("us") if kind == DATE else kind
@@ -326,7 +327,7 @@ def test_date_trunc(data: st.DataObject, unit: str, kind: Any) -> None:
     check(data, call, [kind])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), kind=st.sampled_from(TIMESTAMPS))
 def test_add_duration(data: st.DataObject, kind: Any) -> None:
     result = kind if kind.unit == "ns" else pa.timestamp("us", kind.tz)
@@ -334,7 +335,7 @@ def test_add_duration(data: st.DataObject, kind: Any) -> None:
     check(data, call, [kind, INTERVAL])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), op=st.sampled_from(["add_days", "add_months"]), small=st.booleans())
 def test_add_to_dates(data: st.DataObject, op: str, small: bool) -> None:
     count = st.integers(-100, 100) if small else physical(INT32)
@@ -342,7 +343,7 @@ def test_add_to_dates(data: st.DataObject, op: str, small: bool) -> None:
     check(data, call, [DATE, INT32], arg1=count)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data(), kind=st.sampled_from(PLAIN_TIMESTAMPS), small=st.booleans())
 def test_add_months_to_timestamps(data: st.DataObject, kind: Any, small: bool) -> None:
     count = st.integers(-100, 100) if small else physical(INT32)
@@ -350,14 +351,14 @@ def test_add_months_to_timestamps(data: st.DataObject, kind: Any, small: bool) -
     check(data, call, [kind, INT32], arg1=count)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_interval_times_integer(data: st.DataObject) -> None:
     kinds = [INTERVAL, INT64]
     check(data, Call("mul", tuple(columns_of(kinds)), INTERVAL), kinds)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     data=st.data(),
     source=st.sampled_from([BOOL, *NUMBERS]),
@@ -367,19 +368,19 @@ def test_casts_of_numbers(data: st.DataObject, source: Any, target: Any) -> None
     check(data, Cast(Column(0, 0, "c0", source), target), [source])
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data(), target=st.sampled_from([BOOL, *NUMBERS]))
 def test_casts_of_texts_to_numbers(data: st.DataObject, target: Any) -> None:
     check(data, Cast(Column(0, 0, "c0", STRING), target), [STRING], arg0=NUMBER_TEXTS | WORDS)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data(), target=st.sampled_from([DATE, *TIMESTAMPS]))
 def test_casts_of_texts_to_times(data: st.DataObject, target: Any) -> None:
     check(data, Cast(Column(0, 0, "c0", STRING), target), [STRING], arg0=TIME_TEXTS | WORDS)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     data=st.data(),
     source=st.sampled_from([DATE, *TIMESTAMPS]),
@@ -389,13 +390,13 @@ def test_casts_between_times(data: st.DataObject, source: Any, target: Any) -> N
     check(data, Cast(Column(0, 0, "c0", source), target), [source])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(data=st.data(), source=st.sampled_from(TIMESTAMPS), target=st.sampled_from(NUMBERS))
 def test_casts_of_timestamps_to_numbers(data: st.DataObject, source: Any, target: Any) -> None:
     check(data, Cast(Column(0, 0, "c0", source), target), [source])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     data=st.data(),
     source=st.sampled_from(INTEGERS + FLOATS),
@@ -405,7 +406,7 @@ def test_casts_of_numbers_to_timestamps(data: st.DataObject, source: Any, target
     check(data, Cast(Column(0, 0, "c0", source), target), [source])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     data=st.data(), case=st.sampled_from([(STRING, BINARY), (BINARY, STRING), (INTERVAL, INT64)])
 )
@@ -414,7 +415,7 @@ def test_other_casts(data: st.DataObject, case: tuple[Any, Any]) -> None:
     check(data, Cast(Column(0, 0, "c0", source), target), [source])
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data(), kind=st.sampled_from([INT32, DOUBLE, STRING, pa.decimal128(25, 5), DATE]))
 def test_case_and_coalesce(data: st.DataObject, kind: Any) -> None:
     first, second, third, condition = columns_of([kind, kind, kind, BOOL])
@@ -423,7 +424,7 @@ def test_case_and_coalesce(data: st.DataObject, kind: Any) -> None:
     check(data, chosen, [kind, kind, kind, BOOL])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_only_branches_that_are_taken_fail(data: st.DataObject) -> None:
     x, y = columns_of([INT32, INT32])

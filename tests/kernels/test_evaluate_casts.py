@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.floats import ratio_of_singles, to_singles
+from penstock.kernels.expressions.floats import ratio_of_singles, to_singles
 
 BOOL, INT8, INT32, INT64, UINT8 = pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.uint8()
 UINT64, FLOAT, DOUBLE = pa.uint64(), pa.float32(), pa.float64()

@@ -1,4 +1,4 @@
-"""CASE, COALESCE, NULLIF, LEAST, GREATEST, and what counts as a failure in them."""
+"""CASE, COALESCE, NULLIF, LEAST, GREATEST, and their failures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.vector import Failures
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.vector import Failures
 from penstock.sql.expressions import Call, Column, Expression, Literal
 
 BOOL, INT32, DOUBLE, STRING = pa.bool_(), pa.int32(), pa.float64(), pa.string()

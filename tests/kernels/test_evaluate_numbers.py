@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.vector import Failures
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.vector import Failures
 from penstock.sql.expressions import Call, Column, Literal
 
 BOOL, INT8, INT32, INT64 = pa.bool_(), pa.int8(), pa.int32(), pa.int64()

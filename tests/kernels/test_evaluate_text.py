@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.ops_like import matcher
-from penstock.kernels.vector import Failures
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.text import matcher
+from penstock.kernels.expressions.vector import Failures
 from penstock.sql.expressions import Call, Column, Literal
 
 BOOL, INT32, STRING, BINARY = pa.bool_(), pa.int32(), pa.string(), pa.binary()
@@ -144,7 +144,7 @@ def test_like_with_a_very_long_pattern(run: Any) -> None:
 
 
 def naive(value: str, pattern: str) -> bool:
-    """LIKE without an escape, by trying everything."""
+    """LIKE without an escape, by backtracking."""
     if not pattern:
         return not value
     if pattern[0] == "%":

@@ -1,4 +1,4 @@
-"""Exact sums are what fractions say, in whatever order, merged, and taken apart again."""
+"""Exact sums equal sums of fractions: in any order, merged, and subtracted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 
-from penstock.kernels import limbs
-from penstock.kernels.exact_sum import ExactSums
-from penstock.kernels.variance import variances
+from penstock import tuning
+from penstock.kernels.aggregate.exact_sum import ExactSums
+from penstock.kernels.aggregate.variance import variances
 
 EXTREMES = [
     0.0,
@@ -141,7 +142,7 @@ def test_integers_of_python_are_added_exactly(values: list[int], data: st.DataOb
 def test_a_mask_leaves_out_what_it_hides(values: list[float], data: st.DataObject) -> None:
     count = len(values)
     valid = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
-    # Anything may stand where a value is NULL.
+    # The value of a NULL is undefined.
     hidden = np.where(valid, np.array(values, float), data.draw(st.sampled_from([math.nan, 1e300])))
     wanted = total([v for v, keep in zip(values, valid.tolist(), strict=True) if keep])
     sums = ExactSums(2)
@@ -210,17 +211,17 @@ def test_what_is_not_finite_is_counted_and_can_be_taken_away() -> None:
 
 
 @pytest.mark.parametrize("room", [64, 1 << 28])
-def test_carries_are_settled_in_time(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
-    monkeypatch.setattr(limbs, "ROOM", room)
+def test_carries_are_settled_in_time(room: int) -> None:
     top = (1 << 63) - 1
     sums = ExactSums(2)
-    for _ in range(40):
-        sums.add(np.zeros(32, np.int32), np.full(32, top))
-        sums.add_at(1, np.full(32, -top - 1))
-    assert sums.as_integers(np.array([0, 1])) == [1280 * top, -1280 * (top + 1)]
-    # Doubled a hundred times, a sum needs more limbs than its values did.
-    for _ in range(100):
-        sums.merge(np.array([0, 1]), sums, np.array([0, 1]))
+    with tuning.given(additions_per_carry=room):
+        for _ in range(40):
+            sums.add(np.zeros(32, np.int32), np.full(32, top))
+            sums.add_at(1, np.full(32, -top - 1))
+        assert sums.as_integers(np.array([0, 1])) == [1280 * top, -1280 * (top + 1)]
+        # Doubled a hundred times, a sum needs more limbs than its values did.
+        for _ in range(100):
+            sums.merge(np.array([0, 1]), sums, np.array([0, 1]))
     assert sums.as_integers(np.array([0, 1])) == [1280 * top << 100, -1280 * (top + 1) << 100]
 
 
@@ -252,7 +253,7 @@ def test_few_cells_and_many_with_and_without_a_mask(count: int) -> None:
     cells = rng.integers(0, count, 9_000).astype(np.int32)
     valid = rng.random(9_000) < 0.8
     values = rng.standard_normal(9_000)
-    values[::500] *= 1e-40  # some stretches leave something over
+    values[::500] *= 1e-40  # some stretches have remainders
     whole = rng.integers(-(1 << 32), 1 << 32, 9_000, endpoint=True)
     for mask in (None, valid):
         chosen = np.ones(9_000, bool) if mask is None else mask
@@ -311,7 +312,7 @@ def test_nothing_is_zero() -> None:
     assert variances(sums, sums, cells, cells, False).tolist() == [0.0, 0.0]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(finite, min_size=1, max_size=20), st.lists(finite, min_size=1, max_size=20))
 def test_sums_of_other_units_can_be_merged(left: list[float], right: list[float]) -> None:
     one, other = ExactSums(1), ExactSums(2)

@@ -1,4 +1,4 @@
-"""Counts, smallest and largest values, first and last tuples by cell, as Python finds them."""
+"""Counts, extremes, first and last tuples by cell, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -12,18 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kernels.key_values import COLUMNS, columns, plain, sort_key
 
-from penstock.kernels.extremes import Extremes
-from penstock.kernels.firsts import Firsts
-from penstock.kernels.folding import chosen, count
-from penstock.kernels.ordered_words import OrderedWords
-from penstock.kernels.vector import Vector, vector_of
+from penstock.kernels.aggregate.counting import count
+from penstock.kernels.aggregate.extremes import Extremes, OrderedWords
+from penstock.kernels.aggregate.first_last import Firsts
+from penstock.kernels.expressions.vector import Vector, vector_of
 
 KINDS = sorted(set(COLUMNS) - {"null"})
-
-
-@given(st.lists(st.booleans(), max_size=40))
-def test_chosen_are_where_the_mask_is_set(mask: list[bool]) -> None:
-    assert chosen(np.array(mask, bool)).tolist() == np.flatnonzero(mask).tolist()
 
 
 @pytest.mark.parametrize("cells", [1, 7, 5_000])
@@ -109,7 +103,7 @@ def test_minus_zero_is_zero() -> None:
     assert repr(extremes.values(np.array([0])).to_pylist()) == "[0.0]"
 
 
-def test_words_that_nobody_holds_are_forgotten() -> None:
+def test_words_without_a_holder_are_dropped() -> None:
     words = OrderedWords(pa.string())
     extremes = Extremes(pa.string(), True, 2, words)
     for start in range(0, 900, 100):
@@ -117,7 +111,7 @@ def test_words_that_nobody_holds_are_forgotten() -> None:
         extremes.add(np.arange(100, dtype=np.int32) % 2, extremes.encode(vector))
     assert extremes.values(np.arange(2)).to_pylist() == ["w898", "w899"]
     assert len(words) <= 102
-    # A word that is met again, but that nobody holds, is not lost among new ones.
+    # A word that is used again, but has no holder, is not dropped while new ones are added.
     again = vector_of(pa.array(["w801", "new", None, "w801"]))
     assert words.values(words.encode(again)).to_pylist() == ["w801", "new", None, "w801"]
 

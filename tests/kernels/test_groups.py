@@ -1,4 +1,4 @@
-"""Groups are numbered as a dict of Python would, whatever the types of their keys."""
+"""Groups of keys of every type are numbered as by a Python dict."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kernels.key_values import COLUMNS, NAN, columns, plain, sort_key
 
-from penstock.kernels import int_table
-from penstock.kernels.groups import Groups
-from penstock.kernels.int_table import IntTable
-from penstock.kernels.key_columns import WordKeys
-from penstock.kernels.vector import Vector, vector_of
+from penstock import tuning
+from penstock.kernels.aggregate.groups import Groups, WordKeys
+from penstock.kernels.aggregate.int_table import IntTable
+from penstock.kernels.expressions.vector import Vector, vector_of
 
 
 @st.composite
@@ -44,13 +43,13 @@ def test_groups_are_those_of_a_dict(
     for rows in batches:
         vectors = columns(types, rows)
         found = groups.numbers(vectors, len(rows)).tolist()
-        # Floats of 32 bits have to be what Arrow makes of them.
+        # Floats of 32 bits must be those of Arrow.
         keys = rows_of([vector.to_arrow() for vector in vectors])
         assert found == [known.setdefault(key, len(known)) for key in keys]
     originals = list(known)
     assert len(groups) == len(known)
-    everybody = np.arange(len(groups))
-    arrays = groups.keys_of(everybody)
+    every_group = np.arange(len(groups))
+    arrays = groups.keys_of(every_group)
     assert [array.type for array in arrays] == types
     assert rows_of(arrays) == originals
     some = np.array(
@@ -135,7 +134,7 @@ def test_many_integers_by_table_and_by_hash(spread: int) -> None:
     rng = np.random.default_rng(spread)
     table = IntTable()
     known: dict[int, int] = {}
-    # The range moves on and widens, so that tables are made anew and given up.
+    # The range moves and widens, so that tables are rebuilt and given up.
     for step in (0, 10, 3_000, -4_000, 900_000):
         keys = (rng.integers(0, 3_000, 5_000) + step) * spread
         numbers = table.numbers(keys).tolist()
@@ -146,8 +145,8 @@ def test_many_integers_by_table_and_by_hash(spread: int) -> None:
     assert table.nbytes > 8 * len(known)
 
 
-def test_a_range_that_fills_becomes_a_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(int_table, "_SMALL", 16)
+@tuning.given(small_int_table=16)
+def test_a_range_that_fills_becomes_a_table_again() -> None:
     table = IntTable()
     hashed = table.numbers(np.arange(0, 4_000, 100)).tolist()
     assert hashed == list(range(40))

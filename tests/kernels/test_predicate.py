@@ -1,4 +1,4 @@
-"""Compiled kernels against brute force: every pair of random tuples, decided one by one."""
+"""Compiled kernels against brute force over every pair of random tuples."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from penstock.engines.local.engine import Engine
-from penstock.kernels.generate import Shape, generate
-from penstock.kernels.predicate import Predicate
+from penstock.kernels.predicate.generate import Shape, generate
+from penstock.kernels.predicate.predicate import Predicate
 from penstock.oracle.evaluate import Failures, evaluate
 from penstock.oracle.oracle import Oracle
 from penstock.oracle.values import batch_rows
-from penstock.program.instructions import CreateStream, Install
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
+from penstock.program.isa.instructions import CreateStream, Install
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
 from penstock.sql.expressions import TRUE
-from penstock.sql.parse import parse_query
+from penstock.sql.parse.parser import parse_query
 from penstock.sql.plan import Join
 from penstock.streams.events import Tuples
 from penstock.streams.literals import physical_list
@@ -122,6 +122,7 @@ PREDICATES = (
 )
 
 
+@pytest.mark.product(9)
 @pytest.mark.parametrize("on", PREDICATES)
 def test_a_compiled_predicate_is_its_meaning(on: str) -> None:
     for nulls in (True, False):
@@ -134,7 +135,7 @@ def test_a_compiled_predicate_is_its_meaning(on: str) -> None:
         assert found(forth) == expected
         assert found(back) == sorted(expected, key=lambda pair: (pair[1], pair[0]))
         for engine in (forth, back):
-            (join,) = engine.queries["q"].pipeline.joins
+            (join,) = engine.queries["q"].pipeline.of_kind("join")
             assert join.matcher._residual.condition == TRUE, "the whole predicate is compiled"
             assert join.matcher.in_range()
 
@@ -146,14 +147,14 @@ LARGE = {"i": [2**31 - 1, -(2**31), 1, -1], "j": [2**63 - 1, -(2**63), 1, -1, 2*
     "on",
     ["r.i + s.i > 0", "r.i - s.i <= 1", "r.j + s.j > 0", "r.j * s.j <> 1", "ABS(r.j - s.j) > 1"],
 )
-def test_where_sums_overflow_the_kernel_steps_back(on: str) -> None:
+def test_where_sums_overflow_pairs_are_evaluated_instead(on: str) -> None:
     """A sum that does not fit is NULL; a kernel that wrapped around would find pairs."""
     r, s = random_batch(3, True, **LARGE), random_batch(4, True, **LARGE)
     expected = brute_force(on, r, s)
     assert 0 < len(expected) < COUNT * COUNT
     engine = engine_with(on)
     engine.feed([Tuples("S", s), Tuples("R", r)])
-    (join,) = engine.queries["q"].pipeline.joins
+    (join,) = engine.queries["q"].pipeline.of_kind("join")
     assert not join.matcher.in_range()
     assert found(engine) == expected
 
@@ -162,7 +163,7 @@ def test_a_kernel_steps_back_when_the_large_number_comes() -> None:
     small = {"i": [1, 2, 3]}
     on = "r.i + s.i >= 4"
     engine = engine_with(on)
-    (join,) = engine.queries["q"].pipeline.joins
+    (join,) = engine.queries["q"].pipeline.of_kind("join")
     first = random_batch(5, False, **small), random_batch(6, False, **small)
     engine.feed([Tuples("R", first[0]), Tuples("S", first[1])])
     assert join.matcher.in_range()
@@ -203,6 +204,7 @@ def test_windows_of_hardly_any_tuples(w: int, on: str) -> None:
     assert bool(rows) == (w > 0)
 
 
+@pytest.mark.product(2)
 @pytest.mark.parametrize("on", ["r.i <= s.i OR r.b", "r.s = s.s AND r.i <> s.i", "TRUE"])
 @pytest.mark.parametrize("windows", [("RANGE 9", "RANGE 4"), ("RANGE 9", "ROWS 20")])
 def test_times_out_of_order_are_told_inside_the_kernel(on: str, windows: tuple[str, str]) -> None:

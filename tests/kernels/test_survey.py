@@ -1,4 +1,4 @@
-"""A batch taken in pieces gives the windows and the latecomers that it gives tuple by tuple."""
+"""A batch added in pieces gives the windows and the late tuples of single tuples."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 
-from penstock.kernels.panes import Panes, cells_of
-from penstock.kernels.survey import HIGHEST, LOWEST, Ends, survey
+from penstock.kernels.aggregate.panes import Panes, cells_of
+from penstock.kernels.aggregate.survey import HIGHEST, LOWEST, Ends, survey
 from penstock.streams.windows import Sliding
 
 TOP, BOTTOM = HIGHEST, LOWEST
@@ -34,23 +35,23 @@ class Model:
     """Tuple by tuple, window by window."""
 
     window: Sliding
-    promise: int = -(1 << 70)
+    punctuation: int = -(1 << 70)
     open: Counter[int] = field(default_factory=Counter)
     rows: list[tuple[int, int, int]] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
 
     def take(self, position: int, tick: int) -> None:
         numbers = windows_of(self.window, tick)
-        missed = [k for k in numbers if end_of(self.window, k) <= self.promise]
+        missed = [k for k in numbers if end_of(self.window, k) <= self.punctuation]
         if missed:
             self.late.append(position)
         self.open.update(k for k in numbers if k not in missed)
         if self.window.slack is not None:
-            self.promised(position, tick - self.window.slack)
+            self.punctuate(position, tick - self.window.slack)
 
-    def promised(self, position: int, promise: int) -> None:
-        self.promise = max(self.promise, promise)
-        for k in sorted(k for k in self.open if end_of(self.window, k) <= self.promise):
+    def punctuate(self, position: int, punctuation: int) -> None:
+        self.punctuation = max(self.punctuation, punctuation)
+        for k in sorted(k for k in self.open if end_of(self.window, k) <= self.punctuation):
             self.rows.append((position, k, self.open.pop(k)))
 
 
@@ -98,8 +99,8 @@ class Pieces:
                 if count:
                     self.rows.append((position, k, count))
 
-    def promised(self, position: int, promise: int) -> None:
-        closed = Ends.of(self.window).closed_by(promise)
+    def punctuate(self, position: int, punctuation: int) -> None:
+        closed = Ends.of(self.window).closed_by(punctuation)
         if closed > self.border:
             self.close(position, self.border, closed)
             self.border = closed
@@ -124,7 +125,7 @@ def scripts(draw: st.DrawFn) -> tuple[Sliding, list[Any]]:
     return window, draw(st.lists(batch | st.tuples(step), max_size=6))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(scripts())
 def test_pieces_give_what_tuples_give(script: tuple[Sliding, list[Any]]) -> None:
     window, steps = script
@@ -132,8 +133,8 @@ def test_pieces_give_what_tuples_give(script: tuple[Sliding, list[Any]]) -> None
     position = 0
     for step in steps:
         if isinstance(step, tuple):
-            model.promised(position, step[0])
-            pieces.promised(position, step[0])
+            model.punctuate(position, step[0])
+            pieces.punctuate(position, step[0])
             continue
         for i, tick in enumerate(step):
             model.take(position + i, tick)

@@ -1,7 +1,7 @@
 """One command, killed again and again until it has its rows, which must be the embedded engine's.
 
-The command is a process of its own in a session of its own, so that everything it has started dies
-with it: the driver, the JVM, the workers.
+The command is a process of its own with a mark in its environment, so that everything it has
+started dies with it: the driver, the JVM, the workers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import random
 import signal
 import subprocess
 import sys
+import uuid
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.kill.hooks.sitecustomize import processes
+from tests.kill.hooks.sitecustomize import CASE, processes
 
 HOOKS = Path(__file__).parent / "hooks"
 ROOT = Path(__file__).parents[2]
@@ -82,17 +84,24 @@ class Campaign:
             table = pa.table({key: pa.array(column) for key, column in columns.items()})
             pq.write_table(table, self.folder / f"{name}.parquet", row_group_size=1000)
 
-    def _command(self, *options: str) -> list[str]:
+    def command(self, *options: str) -> list[str]:
         command = [sys.executable, "-m", "penstock", "run", str(self.folder / "q.sql")]
         for name in ("R", "S") if "S [" in self.query else "R":
             command += ["--stream", f"{name}={self.folder / name}.parquet"]
         return [*command, "--order-by", "at", *options]
 
+    def options(self) -> list[str]:
+        """Where the run on Spark leaves its state and its rows."""
+        options = ["--cores", str(self._cores), "--rows-per-trigger", str(self.rows_per_trigger)]
+        options += ["--checkpoint", str(self.folder / "checkpoint")]
+        options += ["--out", str(self.folder / "out.jsonl")]
+        return [*options, "--letters", str(self.folder / "letters.jsonl")]
+
     def expected(self) -> list[str]:
         """The rows and letters of the embedded engine."""
         out, letters = self.folder / "local.jsonl", self.folder / "local-letters.jsonl"
         subprocess.run(
-            self._command("--engine", "local", "--out", str(out), "--letters", str(letters)),
+            self.command("--engine", "local", "--out", str(out), "--letters", str(letters)),
             check=True, capture_output=True, cwd=ROOT,
         )  # fmt: skip
         return _lines(out, letters)
@@ -110,19 +119,17 @@ class Campaign:
             for mark, death in marks.items()
             if death.phase != "anywhere"
         ]
-        options = ["--cores", str(self._cores), "--rows-per-trigger", str(self.rows_per_trigger)]
-        options += ["--checkpoint", str(self.folder / "checkpoint")]
-        options += ["--out", str(self.folder / "out.jsonl")]
-        options += ["--letters", str(self.folder / "letters.jsonl")]
+        case = uuid.uuid4().hex
         environment = {
             **os.environ,
             "PENSTOCK_KILL": ",".join(told),
+            CASE: case,
             "PYTHONPATH": os.pathsep.join((str(HOOKS), os.environ.get("PYTHONPATH", ""))),
             "TMPDIR": str(self.folder / "tmp"),
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
         }
         process = subprocess.Popen(
-            self._command("--engine", "spark", *options),
+            self.command("--engine", "spark", *self.options()),
             cwd=ROOT, env=environment, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -135,7 +142,7 @@ class Campaign:
                 raise
             self.died["anywhere"] += 1
         finally:
-            _kill_session(process.pid)
+            kill_case(case)
             process.wait()
         for mark, death in marks.items():
             if mark.exists():
@@ -145,13 +152,12 @@ class Campaign:
         return process.returncode == 0
 
 
-def _kill_session(session: int) -> None:
-    """All that a command has started; the session is its own, so nothing else is hit."""
-    for pid in processes(session):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+def kill_case(case: str) -> None:
+    """Kill all that a command has started."""
+    while pids := processes(case):
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _lines(out: Path, letters: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A small way to write a sequence of events and see which rows each of them makes."""
+"""Feeds events to the oracle one by one and returns the rows of each."""
 
 from __future__ import annotations
 

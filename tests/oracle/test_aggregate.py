@@ -1,4 +1,4 @@
-"""Window aggregates by plans made by hand: which tuples are in a window, and when it closes."""
+"""Window aggregates over hand-made plans: the tuples of a window, and when it closes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.oracle.aggregate import Stopped
+from penstock.oracle.aggregate import QueryStopped
 from penstock.oracle.change import check_change
 from penstock.oracle.query import QueryRun
 from penstock.oracle.source import Source
@@ -52,10 +52,10 @@ def plan(
 class Play:
     """A query over R, at positions 0, 1, 2, …"""
 
-    def __init__(self, query: Plan, promised: int | None = None) -> None:
+    def __init__(self, query: Plan, punctuation: int | None = None) -> None:
         self.source = Source(STREAM)
-        if promised is not None:
-            self.source.punctuate("t", promised)
+        if punctuation is not None:
+            self.source.punctuate("t", punctuation)
         self.run = QueryRun("q", query, {"r": self.source})
         self.position = 0
 
@@ -80,7 +80,7 @@ class Play:
         return self.run.change(self.position - 1, query)
 
 
-def test_a_window_closes_when_a_promise_reaches_its_end() -> None:
+def test_a_window_closes_when_a_punctuation_reaches_its_end() -> None:
     p = Play(plan(Sliding(10, 5), COUNT))
     assert p.r(3) == []
     assert p.r(4) == []
@@ -92,10 +92,10 @@ def test_a_window_closes_when_a_promise_reaches_its_end() -> None:
     assert p.end() == []
 
 
-def test_the_tuple_that_moves_the_promise_is_counted_first() -> None:
+def test_the_tuple_that_moves_the_punctuation_is_counted_first() -> None:
     p = Play(plan(Sliding(10, 10, slack=3), COUNT))
     p.r(9)
-    # 13 promises 10, but was itself judged by what 9 had promised.
+    # 13 moves the punctuation to 10, but its own lateness was decided by that of 9.
     assert p.r(13) == [(1, 0, 10)]
     assert p.end() == [(1, 10, 20)]
 
@@ -135,8 +135,8 @@ def test_a_tuple_between_windows_is_neither_late_nor_counted() -> None:
 
 
 def test_source_punctuations_and_no_slack() -> None:
-    p = Play(plan(Sliding(10, 10), COUNT), promised=10)
-    # Once the source promises, tuples do not.
+    p = Play(plan(Sliding(10, 10), COUNT), punctuation=10)
+    # Once the source punctuates, the tuples' times do not.
     p.r(35)
     p.r(12)
     assert p.r(9) == []
@@ -168,9 +168,9 @@ def test_emit_empty_waits_until_a_window_is_known_to_lie_between() -> None:
     p.r(7)
     # No tuple has come after 10 so far, and perhaps none will.
     assert p.punctuate(21) == [(1, 5, 10)]
-    assert p.run.promises() == [None, 10, 15]
+    assert p.run.output_punctuations() == [None, 10, 15]
     assert p.r(31) == [(0, 10, 15), (0, 15, 20)]
-    assert p.run.promises() == [None, 20, 25]
+    assert p.run.output_punctuations() == [None, 20, 25]
     assert p.punctuate(50) == [(0, 20, 25), (0, 25, 30), (1, 30, 35)]
     assert p.end() == []
 
@@ -229,7 +229,7 @@ def test_a_new_call_counts_from_its_change_on() -> None:
     p.change(plan(Sliding(10, 5), SUM, COUNT))
     p.r(7, 6)
     assert p.r(15) == [(6, 2, 0, 10), (6, 2, 5, 15)]
-    # One that was gone has forgotten what it had.
+    # A call that was removed and added again starts anew.
     p.change(plan(Sliding(10, 5), COUNT))
     p.change(plan(Sliding(10, 5), SUM, COUNT))
     assert p.end() == [(None, 1, 10, 20), (None, 1, 15, 25)]
@@ -243,7 +243,7 @@ def test_a_smaller_range_closes_at_once_and_a_larger_one_fills_up() -> None:
     assert p.change(plan(Sliding(10, 10), COUNT)) == [(1, 0, 10), (1, 10, 20)]
     assert p.change(plan(Sliding(30, 10), COUNT)) == []
     assert p.r(29) == []
-    # [0, 30) and [10, 40) have been; nobody is late for them.
+    # [0, 30) and [10, 40) were emitted before the change, so no tuple is late for them.
     assert p.r(30) == []
     assert p.run.late == []
     assert p.end() == [(4, 20, 50), (1, 30, 60)]
@@ -260,7 +260,7 @@ def test_a_change_may_not_move_the_borders_of_panes() -> None:
         p.change(plan(Sliding(40, 10), COUNT, by=(X,)))
 
 
-def test_another_slack_promises_at_once() -> None:
+def test_another_slack_punctuates_at_once() -> None:
     p = Play(plan(Sliding(10, 10, slack=50), COUNT))
     p.r(5)
     p.r(23)
@@ -271,23 +271,23 @@ def test_another_slack_promises_at_once() -> None:
     assert len(p.run.late) == 1
 
 
-def test_what_a_derived_stream_promises() -> None:
+def test_the_punctuations_of_a_derived_stream() -> None:
     p = Play(plan(Sliding(10, 4, slack=0), COUNT))
-    assert p.run.promises() == [None, None, None]
+    assert p.run.output_punctuations() == [None, None, None]
     p.r(10)
     # [0, 10) is closed; [4, 14) is the next.
-    assert p.run.promises() == [None, 4, 14]
+    assert p.run.output_punctuations() == [None, 4, 14]
     p.r(13)
-    assert p.run.promises() == [None, 4, 14]
+    assert p.run.output_punctuations() == [None, 4, 14]
     p.r(14)
-    assert p.run.promises() == [None, 8, 18]
+    assert p.run.output_punctuations() == [None, 8, 18]
 
 
 def test_a_sum_that_does_not_fit_stops_the_query() -> None:
     p = Play(plan(Sliding(10, 10), SUM))
     p.r(1, 2**63 - 1)
     p.r(2, 1)
-    with pytest.raises(Stopped) as error:
+    with pytest.raises(QueryStopped) as error:
         p.r(10)
     assert str(error.value) == (
         "SUM(x) of the window [0, 10) is 9223372036854775808, which does not fit int64\n"
@@ -296,5 +296,5 @@ def test_a_sum_that_does_not_fit_stops_the_query() -> None:
     p = Play(plan(None, SUM))
     p.r(1, 2**63 - 1)
     p.r(2, 1)
-    with pytest.raises(Stopped, match=r"^SUM\(x\) is 9223372036854775808, which does not fit"):
+    with pytest.raises(QueryStopped, match=r"^SUM\(x\) is 9223372036854775808, which does not fit"):
         p.end()

@@ -1,4 +1,4 @@
-"""What each aggregate call is worth over a list of tuples."""
+"""The result of each aggregate call over a list of tuples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.oracle.calls import Item, Overflow, result
+from penstock.oracle.aggregate import Item, Overflow, result
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Call
 

@@ -37,6 +37,9 @@ CASES = [
     ("-1.9e1", TEXT, I32, -19),
     ("1e400", TEXT, I64, FAILS),
     ("1e-400", TEXT, I64, 0),
+    # an exponent of more digits than Python reads as an integer
+    ("1e" + "9" * 5_000, TEXT, I64, FAILS),
+    ("1e-" + "9" * 5_000, TEXT, I64, 0),
     ("", TEXT, I32, FAILS),
     ("1 2", TEXT, I32, FAILS),
     ("0x10", TEXT, I32, FAILS),

@@ -1,4 +1,4 @@
-"""Queries changed while streams flow: windows stay, and the change acts at its position."""
+"""Changes of running queries: windows stay, and the change takes effect at its position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def join(left: str, right: str, kind: str = "INNER", on: str = "r.id <> 99") -> 
     return f"SELECT r.id AS r, s.id AS s FROM R {left} AS r {kind} JOIN S {right} AS s ON {on}"
 
 
-def test_another_predicate_meets_the_windows_that_were_kept(play: Start) -> None:
+def test_another_predicate_applies_to_the_windows_as_they_are(play: Start) -> None:
     p = play(join("[ROWS 4]", "[ROWS 4]", on="r.t < s.t") + " WHERE r.id > 1")
     p.r(1, 10)
     p.r(2, 20)
@@ -52,7 +52,7 @@ def test_a_smaller_window_is_cut_at_once(play: Start) -> None:
     ]
 
 
-def test_a_smaller_time_window_lets_go_of_what_the_other_stream_has_passed(play: Start) -> None:
+def test_a_smaller_time_window_expires_tuples_that_the_other_stream_has_passed(play: Start) -> None:
     p = play(join("[RANGE 50 WATTR t]", "[RANGE 50 WATTR t]", "LEFT", on="r.id = s.id"))
     p.r(1, 10)
     p.r(2, 20)
@@ -85,7 +85,7 @@ def test_the_new_program_makes_the_rows_that_the_change_lets_expire(play: Start)
     ]
 
 
-def test_less_slack_moves_the_promise_and_more_does_not_take_it_back(play: Start) -> None:
+def test_less_slack_moves_the_punctuation_and_more_does_not_take_it_back(play: Start) -> None:
     def with_slack(slack: int) -> str:
         return join("[RANGE 10 WATTR t SLACK 50]", f"[RANGE 10 WATTR t SLACK {slack}]", "LEFT")
 

@@ -1,4 +1,4 @@
-"""Expressions as they are written, evaluated on one tuple."""
+"""Expressions in SQL, evaluated on one tuple."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def values() -> dict[str, object]:
-    """All of them in one query on one tuple."""
+    """Evaluate all expressions in one query on one tuple."""
     oracle = Oracle()
     oracle.create_stream(Stream.of("R", COLUMNS))
     items = ", ".join(f"{text} AS c{index}" for index, (text, _) in enumerate(CASES))

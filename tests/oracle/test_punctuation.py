@@ -1,4 +1,4 @@
-"""Promises, lateness, and what they let expire; and tuples that are no tuples."""
+"""Punctuations, lateness, expiry, and malformed tuples."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_with_slack_the_punctuator_is_that_far_behind(play: Start) -> None:
     assert p.oracle.late["q"] == [(5, "R", (3, 6)), (7, "R", (5, 8))]
 
 
-def test_once_a_source_has_promised_the_slack_of_nothing_stops(play: Start) -> None:
+def test_after_a_source_punctuates_the_default_slack_stops(play: Start) -> None:
     p = play(join(RANGE, RANGE))
     p.r(1, 3)
     p.punctuate("R", 5)
@@ -76,7 +76,7 @@ def test_a_punctuation_that_goes_back_is_ignored(play: Start) -> None:
     assert p.oracle.late["q"] == [(5, "R", (1, 3))]
 
 
-def test_a_promise_from_before_the_install_counts(play: Start) -> None:
+def test_a_punctuation_from_before_the_install_counts(play: Start) -> None:
     p = play("SELECT id FROM R")
     p.punctuate("R", 5)
     p.oracle.install("pairs", join(RANGE, RANGE))
@@ -97,7 +97,7 @@ def test_a_stream_with_a_count_window_is_never_late(play: Start) -> None:
 def test_lateness_is_by_the_own_stream_and_expiry_by_the_other(play: Start) -> None:
     p = play(join(RANGE, RANGE, "LEFT"))
     p.s(7, 100)
-    # Not late, however far S has come; but nobody can meet it any more.
+    # Not late, however far S has come; but no later tuple can join it.
     assert p.r(1, 1) == [(4, (1, None))]
     assert p.r(2, 90) == [(5, (2, None))]
     assert p.r(3, 91) == [(6, (3, 7))]
@@ -110,7 +110,7 @@ def test_punctuations_of_the_other_stream_let_tuples_expire(play: Start) -> None
     p.r(2, 5)
     assert p.punctuate("S", 14) == []
     assert p.punctuate("S", 15) == [(6, (2, None))]
-    # What has expired meets nobody, though its time would allow it.
+    # An expired tuple joins none, though its time would allow it.
     assert p.s(7, 15) == [(7, (1, 7))]
     assert p.punctuate("R", 1000) == []
 
@@ -127,8 +127,8 @@ def test_a_punctuation_is_of_one_attribute() -> None:
     assert oracle.rows["q"] == [(5, (1, None))]
 
 
-def promise_of(stream: str, attribute: str, oracle: Oracle) -> object:
-    """How far a stream has come: the first whole time that a partner of size 1 expires for."""
+def punctuation_of(stream: str, attribute: str, oracle: Oracle) -> object:
+    """The punctuation of a stream: the first whole time at which a partner of size 1 expires."""
     name = f"probe_{oracle.position}"
     text = (
         f"SELECT x.t FROM X [RANGE 1 WATTR t SLACK 10000] AS x "
@@ -156,56 +156,56 @@ def streams() -> Oracle:
     return oracle
 
 
-def test_after_a_join_the_smaller_promise_counts(streams: Oracle) -> None:
+def test_after_a_join_the_smaller_punctuation_counts(streams: Oracle) -> None:
     streams.derive(
         "D",
         "SELECT r.t AS rt, s.t AS st, r.id AS k "
         "FROM R [RANGE 10 WATTR t] AS r JOIN S [RANGE 20 WATTR t] AS s ON r.id = s.id",
     )
-    assert promise_of("D", "rt", streams) is None
+    assert punctuation_of("D", "rt", streams) is None
     push(streams, "R", 100)
-    assert promise_of("D", "rt", streams) is None
+    assert punctuation_of("D", "rt", streams) is None
     push(streams, "S", 60)
-    assert promise_of("D", "rt", streams) == 50  # of 100 and 60 - 10
-    assert promise_of("D", "st", streams) == 60  # of 60 and 100 - 20
+    assert punctuation_of("D", "rt", streams) == 50  # of 100 and 60 - 10
+    assert punctuation_of("D", "st", streams) == 60  # of 60 and 100 - 20
     push(streams, "S", 150)
-    assert promise_of("D", "rt", streams) == 100
-    assert promise_of("D", "st", streams) == 80
-    assert promise_of("D", "k", streams) is None
+    assert punctuation_of("D", "rt", streams) == 100
+    assert punctuation_of("D", "st", streams) == 80
+    assert punctuation_of("D", "k", streams) is None
 
 
-def test_an_ended_stream_has_promised_everything(streams: Oracle) -> None:
+def test_an_ended_stream_has_punctuated_everything(streams: Oracle) -> None:
     streams.derive("D", f"SELECT r.t AS rt FROM R {RANGE} AS r JOIN S {RANGE} AS s ON r.id = s.id")
     push(streams, "R", 100)
     streams.end("S")
-    assert promise_of("D", "rt", streams) == 100
+    assert punctuation_of("D", "rt", streams) == 100
 
 
-def test_the_stored_tuples_of_an_ended_stream_still_hold_the_promise_back(
+def test_the_stored_tuples_of_an_ended_stream_still_hold_the_punctuation_back(
     streams: Oracle,
 ) -> None:
     streams.derive("D", f"SELECT r.t AS rt FROM R {RANGE} AS r JOIN S {RANGE} AS s ON r.id = s.id")
     push(streams, "R", 50)
     streams.end("R")
     push(streams, "S", 90)
-    assert promise_of("D", "rt", streams) == 80
+    assert punctuation_of("D", "rt", streams) == 80
 
 
-def test_a_selection_passes_on_what_is_promised_of_a_column(streams: Oracle) -> None:
+def test_a_selection_passes_on_the_punctuation_of_a_column(streams: Oracle) -> None:
     streams.derive("D", "SELECT t AS u, t + 1 AS v FROM R WHERE id > 0")
     streams.punctuate("R", 70)
-    assert promise_of("D", "u", streams) == 70
-    assert promise_of("D", "v", streams) is None
+    assert punctuation_of("D", "u", streams) == 70
+    assert punctuation_of("D", "v", streams) is None
 
 
-def test_a_union_promises_what_all_its_branches_do(streams: Oracle) -> None:
+def test_a_union_punctuates_the_smallest_of_its_branches(streams: Oracle) -> None:
     streams.derive("D", "SELECT t FROM R UNION ALL SELECT t FROM S")
     streams.punctuate("R", 70)
-    assert promise_of("D", "t", streams) is None
+    assert punctuation_of("D", "t", streams) is None
     streams.punctuate("S", 40)
-    assert promise_of("D", "t", streams) == 40
+    assert punctuation_of("D", "t", streams) == 40
     streams.end("S")
-    assert promise_of("D", "t", streams) == 70
+    assert punctuation_of("D", "t", streams) == 70
 
 
 def test_a_derived_stream_ends_with_its_last_input(streams: Oracle) -> None:
@@ -248,7 +248,7 @@ def test_a_malformed_record_reaches_every_query_that_reads_its_stream(play: Star
     assert p.oracle.dead == {"q": letters, "D": letters, "reads_d": [], "reads_s": []}
 
 
-def test_end_without_a_name_ends_what_is_left_in_the_order_of_creation(play: Start) -> None:
+def test_end_without_a_name_ends_the_open_streams_in_order_of_creation(play: Start) -> None:
     p = play("SELECT id FROM R")
     p.end("R")
     p.end()

@@ -1,4 +1,4 @@
-"""A query that cannot go on is stopped, and no other one notices."""
+"""A query that fails is stopped, and the others continue."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ ERROR = (
 )
 
 
-def test_others_have_taken_the_whole_batch_when_the_error_is_told() -> None:
+def test_other_queries_have_processed_the_whole_batch_when_the_error_is_raised() -> None:
     oracle = started()
     with pytest.raises(PenstockError) as error:
         oracle.tuples("R", batch((5, 1), (MOST, 12), (1, 13), (7, 20), (8, 30)))
     assert str(error.value) == ERROR
     assert oracle.rows["counts"] == [(5, (1, 0)), (7, (2, 10)), (8, (1, 20))]
-    # What was before stays, and the query gives no more; who reads it goes on waiting.
+    # Earlier rows stay, the query emits no more, and its readers go on waiting.
     assert oracle.rows["sums"] == [(5, (5, 10))]
     oracle.end()
     assert oracle.rows["sums"] == oracle.rows["sums"][:1]
@@ -48,7 +48,7 @@ def test_others_have_taken_the_whole_batch_when_the_error_is_told() -> None:
     assert oracle.rows["counts"][3:] == [(9, (1, 30))]
 
 
-def test_events_after_the_one_that_stops_a_query_are_taken() -> None:
+def test_events_after_the_one_that_stops_a_query_are_processed() -> None:
     oracle = started()
     first, second = batch((MOST, 12), (1, 13)), batch((7, 20))
     with pytest.raises(PenstockError) as error:
@@ -68,7 +68,7 @@ def test_a_change_may_stop_it_too() -> None:
     assert str(error.value) == ERROR
 
 
-def test_rows_of_windows_before_the_one_that_stops_it_are_given() -> None:
+def test_rows_of_windows_before_the_one_that_stops_it_are_emitted() -> None:
     oracle = Oracle()
     oracle.create_stream(Stream.of("R", COLUMNS, bounded=True))
     oracle.install("q", "SELECT SUM(x) AS s FROM R [RANGE 10 SLIDE 10 WATTR t SLACK 99]")

@@ -1,4 +1,4 @@
-"""Which pairs there are: arrival order, count and time windows, all kinds of join."""
+"""The pairs of a join: arrival order, count and time windows, all kinds of join."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = pa.schema({"id": pa.int64(), "t": pa.int64()})
 
 
 def join(left: str, right: str, kind: str = "INNER", on: str = "r.id <> 99") -> str:
-    """All pairs that the windows let meet, unless ``on`` says otherwise."""
+    """A query for all pairs within the windows, unless ``on`` says otherwise."""
     columns = "r.id AS r" if kind in ("SEMI", "ANTI") else "r.id AS r, s.id AS s"
     return f"SELECT {columns} FROM R {left} AS r {kind} JOIN S {right} AS s ON {on}"
 
@@ -61,7 +61,7 @@ def test_a_named_selection_is_what_a_count_window_counts() -> None:
     assert oracle.rows["large"] == [(4, (6,))]
 
 
-def test_now_is_stored_for_nobody(play: Start) -> None:
+def test_now_stores_no_tuple(play: Start) -> None:
     p = play(join("[NOW]", "[ROWS 5]"))
     p.r(1)
     assert p.s(7) == []
@@ -76,7 +76,7 @@ def test_an_unbounded_window_holds_everything(play: Start) -> None:
 
 
 def test_time_windows_meet_strictly_within_their_sizes(play: Start) -> None:
-    # r.t - s.t must be above -10 and below 5, whoever comes first.
+    # r.t - s.t must be above -10 and below 5, whichever arrives first.
     text = join("[RANGE 10 WATTR t SLACK 100]", "[RANGE 5 WATTR t SLACK 100]")
     for first in ("R", "S"):
         for difference in (-10, -9, 0, 4, 5):

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.program.blocks import Program
-from penstock.program.compile import compile_plan
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse_query
+from penstock.program.compile.compiler import compile_plan
+from penstock.program.isa.block_instructions import Program
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
+from penstock.sql.parse.parser import parse_query
 from penstock.streams.schema import Stream
 
 COLUMNS = pa.schema(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InputError
-from penstock.program.aggregate_kernel import window_modules
-from penstock.program.blocks import Program
+from penstock.program.choose.aggregate_kernel import window_modules
+from penstock.program.isa.block_instructions import Program
 
 JOIN = "FROM B [ROWS 5] AS a JOIN B [ROWS 5] AS b ON a.i = b.i"
 

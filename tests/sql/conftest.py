@@ -1,4 +1,4 @@
-"""The streams that the tests of the SQL layer name."""
+"""The streams in the tests of the SQL layer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse, parse_query
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
+from penstock.sql.parse.parser import parse, parse_query
+from penstock.sql.parse.statements import CreateStream
 from penstock.sql.plan import Plan, Select
-from penstock.sql.statements import CreateStream
 
 STREAMS = """
 CREATE STREAM R (id int64, x int32, y float, name string, t timestamp, d date, p decimal(10, 2),
@@ -24,7 +24,7 @@ CREATE STREAM Words (a string);
 CREATE STREAM Waves (f float);
 """
 BOUNDED = {"R": "Past", "S": "Older", "T": "Gone"}
-"""Streams with the columns of others that are known to end."""
+"""Bounded streams with the columns of others."""
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SqlError
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse
-from penstock.sql.statements import QueryText
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
+from penstock.sql.parse.parser import parse
+from penstock.sql.parse.statements import QueryText
 
 
 def cases() -> list[tuple[str, str, str]]:
@@ -41,4 +41,4 @@ def test_every_message_points_somewhere_and_ends_with_a_remedy(message: str) -> 
     assert " at line " in lines[0]
     assert set(lines[2].strip()) == {"^"}
     assert lines[1][lines[2].index("^") : lines[2].index("^") + 1] != " "
-    assert lines[-1][-1] in ".?"
+    assert lines[-1][-1] in ".?;"  # SQL to copy ends with a semicolon

@@ -1,4 +1,4 @@
-"""What can be pushed, and what becomes of values that do not fit."""
+"""Data that can be pushed, and dead letters for values that do not fit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from penstock.errors import InputError
-from penstock.streams.convert import to_batches
+from penstock.streams.convert import columns_and_left_out, to_batches
 from penstock.streams.events import Malformed, Tuples
-from penstock.streams.schema import Stream
+from penstock.streams.schema import Stream, type_name
 
 R = Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int32()}))
 
@@ -104,6 +105,10 @@ def test_values_that_fit_are_cast(array: pa.Array, kind: pa.DataType, expected: 
         (pa.array([1], pa.timestamp("s")), pa.date32(), "TIMESTAMP '1970-01-01 00:00:01'",
          "TIMESTAMP '1970-01-01 00:00:01' does not fit date"),
         (pa.array([b"\xff"]), pa.string(), "X'FF'", "X'FF' does not fit string"),
+        (pa.array([Decimal("7")]), pa.decimal128(38, 38), "7", "7 does not fit decimal(38, 38)"),
+        (pa.array([7]), pa.decimal128(38, 38), "7", "7 does not fit decimal(38, 38)"),
+        (pa.array([Decimal("9" * 18)]), pa.decimal128(38, 30), "9" * 18,
+         f"{'9' * 18} does not fit decimal(38, 30)"),
     ],
 )  # fmt: skip
 def test_values_that_do_not_fit_are_dead_letters(
@@ -175,3 +180,163 @@ def test_data_of_the_wrong_shape_is_refused(data: object, message: str) -> None:
 def test_empty_data_is_no_events() -> None:
     assert to_batches(R, []) == []
     assert to_batches(R, pa.table(R.schema.empty_table())) == []
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.DataFrame({"x": [1.0, NAN, 2.0]}),
+        pd.DataFrame({"x": pd.Series([1.0, NAN, 2.0], dtype=object)}),
+        pd.DataFrame({"x": pd.arrays.ArrowExtensionArray(pa.array([1.0, NAN, 2.0]))}),
+        pl.DataFrame({"x": [1.0, NAN, 2.0]}),
+        pa.table({"x": [1.0, NAN, 2.0]}),
+        [{"x": 1.0}, {"x": NAN}, {"x": 2.0}],
+    ],
+)
+def test_nan_is_nan_in_a_column_of_floats_from_every_container(data: object) -> None:
+    for kind in (pa.float64(), pa.float32()):
+        assert repr(rows(to_batches(one(kind), data))) == "[{'x': 1.0}, {'x': nan}, {'x': 2.0}]"
+    table, left_out = columns_and_left_out("R", data)
+    assert (repr(table.column(0).to_pylist()), left_out) == ("[1.0, nan, 2.0]", {})
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (pd.DataFrame({"x": pd.array([1.0, None], dtype="Float64")}), pa.float64()),
+        (pd.DataFrame({"x": pd.Series([1.0, None], dtype=object)}), pa.float64()),
+        (pd.DataFrame({"x": pd.Series([1.0, pd.NA], dtype=object)}), pa.float64()),
+        (pd.DataFrame({"x": [1.0, NAN]}), pa.int32()),
+        (pd.DataFrame({"x": [1.0, NAN]}), pa.decimal128(4, 1)),
+        (pd.DataFrame({"x": pd.Series(["1", NAN])}), pa.string()),
+        (pd.DataFrame({"x": pd.to_datetime(["2024-01-31", None])}), pa.timestamp("us")),
+        (pl.DataFrame({"x": [1.0, None]}), pa.float64()),
+        ([{"x": 1.0}, {"x": pd.NaT}], pa.float64()),
+    ],
+)
+def test_what_is_missing_is_null(data: object, kind: pa.DataType) -> None:
+    first, second = rows(to_batches(one(kind), data))
+    assert first["x"] is not None
+    assert second == {"x": None}
+
+
+WORDS = ["a", "word that is longer than twelve bytes", None]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pl.DataFrame({"x": pl.Series(WORDS, dtype=pl.Categorical)}),
+        pl.DataFrame({"x": pl.Series(WORDS, dtype=pl.Enum(WORDS[:2]))}),
+        pl.DataFrame({"x": WORDS}),
+        pd.DataFrame({"x": pd.Categorical(WORDS)}),
+        pd.DataFrame({"x": pd.Series(WORDS, dtype="string")}),
+        pd.DataFrame({"x": pd.Series(WORDS, dtype="string[pyarrow]")}),
+        pa.table({"x": pa.array(WORDS, pa.string_view())}),
+        pa.table({"x": pa.array(WORDS, pa.large_string())}),
+        pa.table({"x": pa.array(WORDS).dictionary_encode()}),
+        pa.table({"x": pa.array(WORDS, pa.large_string()).dictionary_encode()}),
+        pa.table({"x": pc.call_function("run_end_encode", [pa.array(WORDS)])}),
+        pa.table({"x": pa.array([None if w is None else w.encode() for w in WORDS])}),
+        pa.table(
+            {"x": pa.array([None if w is None else w.encode() for w in WORDS], pa.binary_view())}
+        ),
+    ],
+)
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_strings_of_every_kind_are_accepted(data: object, dictionaries: bool) -> None:
+    events = to_batches(one(pa.string()), data, dictionaries)
+    assert [row["x"] for row in rows(events)] == WORDS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.DataFrame({"x": [1], "tags": [[1, 2]], "took": [dt.timedelta(1)], "all": [object()]}),
+        pl.DataFrame({"x": [1], "tags": [[1, 2]], "took": [dt.timedelta(1)], "all": [object()]}),
+        pa.table({"x": [1], "tags": [[1, 2]], "took": [dt.timedelta(1)]}),
+    ],
+)
+def test_unknown_columns_of_frames_are_ignored(data: object) -> None:
+    assert rows(to_batches(one(pa.int64()), data)) == [{"x": 1}]
+    table, left_out = columns_and_left_out("R", data)
+    assert repr(Stream.of_columns("R", table.schema, left_out)) == "Stream R (x int64)"
+
+
+def test_columns_of_dicts_are_those_of_all_rows() -> None:
+    table, left_out = columns_and_left_out("R", [{"a": 1}, {"b": 2, "c": 1}, {"c": "x"}])
+    assert table.to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}, {"a": None, "b": None}]
+    assert list(left_out) == ["c"]
+
+
+FAR = [
+    10**5000, -(10**5000), Decimal("1e-999999999"), Decimal("1e999999"), Decimal("NaN"),
+    Decimal("sNaN"), Decimal("0." + "0" * 60 + "1"), Decimal("1" * 60),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", FAR, ids=range(len(FAR)))
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.int64()])
+def test_numbers_far_beyond_a_type_are_dead_letters(value: object, kind: pa.DataType) -> None:
+    (bad,) = to_batches(one(kind), [{"x": value}])
+    assert isinstance(bad, Malformed)
+    assert bad.reason == f"column x: {bad.text} does not fit {type_name(kind)}"
+    (bad,) = to_batches(one(pa.float64()), [{"x": 10**400}])
+    assert isinstance(bad, Malformed)
+
+
+def test_damaged_arrow_data_is_refused_and_text_that_is_none_a_dead_letter() -> None:
+    indices = pa.array([0, 7])
+    beyond = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
+    with pytest.raises(InputError) as error:
+        to_batches(one(pa.string()), pa.table({"x": beyond}))
+    assert str(error.value).startswith("column x of the data for stream R is damaged: ")
+    text = pa.array([b"a", b"\xff"]).view(pa.string())
+    good, bad = to_batches(one(pa.string()), pa.table({"x": text}))
+    assert rows([good]) == [{"x": "a"}]
+    assert bad == Malformed("R", "X'FF'", "column x: X'FF' does not fit string")
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([np.datetime64("2024-01-31"), None], [dt.datetime(2024, 1, 31), None]),
+        ([np.datetime64("NaT"), np.float32(1.5)], [None, 1.5]),
+        ([pa.scalar(1), 2, np.int8(3)], [1, 2, 3]),
+        (["a", pd.NA], ["a", None]),
+        ([bytearray(b"a"), memoryview(b"b")], [b"a", b"b"]),
+        ([np.datetime64("2024-01-31"), np.float32(1.5), "a", ...], None),
+        ([1, [2]], None),
+        ([1, Decimal("1e999999999")], None),
+        ([1, Decimal("1e-999999999")], None),
+    ],
+)
+def test_columns_of_objects_have_a_type_if_their_values_do(
+    values: list[object], found: list[object] | None
+) -> None:
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
+    for data in (frame, [{"x": value} for value in values]):
+        table, left_out = columns_and_left_out("R", data)
+        assert (table.column(0).to_pylist() if table.num_columns else None) == found
+        assert bool(left_out) == (found is None)
+
+
+def test_missing_numpy_times_and_arrow_scalars_are_values() -> None:
+    rows_given = [{"x": np.datetime64("NaT")}, {"x": np.datetime64("2024-01-31")}, {"x": "NaT"}]
+    events = to_batches(one(pa.date32()), rows_given)
+    assert rows(events[:1]) == [{"x": None}, {"x": dt.date(2024, 1, 31)}]
+    assert events[1] == Malformed("R", "'NaT'", "column x: 'NaT' is no date or timestamp")
+    assert rows(to_batches(one(pa.int64()), [{"x": pa.scalar(5)}])) == [{"x": 5}]
+
+
+@pytest.mark.parametrize("data", [[], [{}, {}]])
+def test_rows_without_columns_need_a_declared_stream(data: object) -> None:
+    with pytest.raises(InputError) as error:
+        columns_and_left_out("R", data)
+    assert str(error.value) == (
+        "the data for stream R has no columns\n"
+        "Declare the stream in the query: CREATE STREAM name (column type, ...);"
+    )

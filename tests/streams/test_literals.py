@@ -1,4 +1,4 @@
-"""Literals: what is written is what is read."""
+"""Literals: parsing gives back the value that was formatted."""
 
 from __future__ import annotations
 

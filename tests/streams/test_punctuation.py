@@ -1,4 +1,4 @@
-"""Punctuations made of Python values."""
+"""Punctuations from Python values."""
 
 from __future__ import annotations
 
@@ -83,3 +83,25 @@ def test_on_no_particular_attribute_a_number_must_be_one_that_tuples_have(value:
         f"a punctuation of stream R cannot be {value}\n"
         "Give a value that tuples may have, or end the stream if no further one comes."
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Decimal("sNaN"), "sNaN"),
+        (Decimal("1e-999999999"), "1E-999999999"),
+        ("1e-999999999", "'1e-999999999'"),
+        ([1], "'[1]'"),
+        ("\ud800", "'\ufffd\ufffd\ufffd'"),
+    ],
+)
+def test_values_that_nothing_can_be_compared_with_are_refused(value: object, shown: str) -> None:
+    stream = Stream.of("R", pa.schema({"p": pa.decimal128(10, 2)}), time="p")
+    with pytest.raises(InputError) as error:
+        to_punctuation(stream, value)
+    assert str(error.value) == (
+        f"the punctuation {shown} is no decimal(10, 2), which the attribute p of stream R is\n"
+        "Write a value of the type decimal(10, 2)."
+    )
+    with pytest.raises(InputError):
+        to_punctuation(Stream.of("R", pa.schema({"x": pa.int64()})), 10**5000)

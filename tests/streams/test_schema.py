@@ -1,4 +1,4 @@
-"""What a stream's columns may be."""
+"""The columns that a stream may have."""
 
 from __future__ import annotations
 

@@ -15,12 +15,23 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.blocks.run import Ended, Run
+from penstock.blocks.contract import (
+    OUT,
+    Batch,
+    BlockId,
+    Instructions,
+    Measures,
+    Message,
+    Port,
+    Sent,
+    Traits,
+)
+from penstock.blocks.run import EndOfStream, Run
 from penstock.blocks.state import BlockState
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.keys import comparison_key
-from penstock.kernels.vector import Failures, Vector, is_text
-from penstock.program.blocks import OrderRows
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.vector import Failures, Vector, is_text
+from penstock.kernels.predicate.keys import comparison_key
+from penstock.program.isa.block_instructions import OrderRows
 from penstock.sql.plan import SortKey
 from penstock.streams.batches import concat, no_rows, take
 
@@ -28,48 +39,59 @@ Indices = npt.NDArray[np.int64]
 
 
 class OrderBlock:
-    """Holds rows until all that they are to be sorted with have come."""
+    """Stores rows until all that are sorted together have come."""
 
-    def __init__(self, instruction: OrderRows) -> None:
-        self.failures = Failures()
-        self._held: tuple[pa.RecordBatch, ...] | None = None
+    inputs: Sequence[Port] = ("in",)
+    outputs: Sequence[Port] = ("out",)
+
+    def __init__(self, number: BlockId) -> None:
+        self.number = number
+        self.name = f"order #{number}"
+        self._failures = Failures()
+        self._waiting: tuple[pa.RecordBatch, ...] | None = None
         self._numbering = 0
-        self.program(instruction)
+        self._is_programmed = False
 
-    def program(self, instruction: OrderRows) -> None:
-        """Take other keys or another limit from here on."""
-        self._sort, self._limit = instruction.sort, instruction.limit
-        self._window_column = instruction.window_column
+    def step(self, port: Port, message: Message) -> Sequence[Sent]:
+        """Take a batch, or other keys or another limit from here on."""
+        if isinstance(message, Batch) and self._is_programmed:
+            return ((OUT, message.made(self._complete(message.run), True)),)
+        if isinstance(message, Instructions) and self.number in message.bodies:
+            body: OrderRows = message.bodies[self.number]
+            self._is_programmed = True
+            self._sort, self._limit = body.sort, body.limit
+            self._window_column = body.window_column
+        return ((OUT, message),)
 
     @property
     def nbytes(self) -> int:
         """The memory of the rows that it holds."""
-        return sum(batch.nbytes for batch in self._held or ())
+        return sum(batch.nbytes for batch in self._waiting or ())
 
-    def process(self, run: Run) -> Run:
+    def _complete(self, run: Run) -> Run:
         """The rows that are complete, in order."""
         if self._window_column is not None:
             return self._each_window(run)
-        end = next((c for c in run.controls if isinstance(c, Ended)), None)
-        self._hold(run.inputs)
+        end = next((c for c in run.controls if isinstance(c, EndOfStream)), None)
+        self._store(run.inputs)
         if end is None:
             nothing = tuple(no_rows(batch.schema) for batch in run.inputs)
-            return Run(nothing, np.empty(0, np.int64), run.controls, run.letters)
-        assert self._held is not None
-        inputs = self._sorted(self._held)
-        self._held = None
+            return Run(nothing, np.empty(0, np.int64), run.controls)
+        assert self._waiting is not None
+        inputs = self._sorted(self._waiting)
+        self._waiting = None
         positions = np.full(inputs[0].num_rows, end.position, np.int64)
-        return Run(inputs, positions, run.controls, run.letters)
+        return Run(inputs, positions, run.controls)
 
-    def _hold(self, inputs: tuple[pa.RecordBatch, ...]) -> None:
-        """Keep the rows; with a limit, no more than can still come first."""
-        held = self._held
-        if held is not None and held[0].num_rows:
-            inputs = tuple(concat(pair) for pair in zip(held, inputs, strict=True))
+    def _store(self, inputs: tuple[pa.RecordBatch, ...]) -> None:
+        """Store the rows; with a limit, only those that can still be among the first."""
+        waiting = self._waiting
+        if waiting is not None and waiting[0].num_rows:
+            inputs = tuple(concat(pair) for pair in zip(waiting, inputs, strict=True))
         if self._limit is not None and inputs[0].num_rows > max(4096, 2 * self._limit):
             inputs = self._sorted(inputs)
             self._numbering += 1
-        self._held = inputs
+        self._waiting = inputs
 
     def _sorted(self, inputs: tuple[pa.RecordBatch, ...]) -> tuple[pa.RecordBatch, ...]:
         order = self._order(inputs, None)[: self._limit]
@@ -95,28 +117,39 @@ class OrderBlock:
             return np.arange(inputs[0].num_rows)
         columns: list[Any] = [] if windows is None else [windows]
         for key in self._sort:
-            columns += _columns(evaluate(key.expression, inputs, self.failures), key)
+            columns += _columns(evaluate(key.expression, inputs, self._failures), key)
         return np.lexsort(columns[::-1])
+
+    def measures(self) -> Measures:
+        """How often an expression has failed, and the memory of what it holds."""
+        return {"expression_failures": self._failures.count, "window_bytes": self.nbytes}
+
+    def traits(self) -> Traits:
+        """It holds rows."""
+        return Traits(holds="tuples")
+
+    def close(self) -> None:
+        """It has no threads."""
 
     def save(self) -> BlockState:
         """The rows that it holds."""
-        held = self._held
-        state = BlockState({"failures": self.failures.count, "sides": len(held or ())})
-        for side, batch in enumerate(held or ()):
-            name = f"held{side}"
+        waiting = self._waiting
+        state = BlockState({"failures": self._failures.count, "sides": len(waiting or ())})
+        for side, batch in enumerate(waiting or ()):
+            name = f"waiting{side}"
             state.values[name] = {"first": 0, "numbering": self._numbering}
             state.rows[name] = (batch.schema, [batch])
         return state
 
-    def load(self, state: BlockState) -> None:
+    def restore(self, state: BlockState) -> None:
         """Go on from a saved state."""
-        self.failures.count = state.values["failures"]
-        held = []
+        self._failures.count = state.values["failures"]
+        waiting = []
         for side in range(state.values["sides"]):
-            schema, batches = state.rows[f"held{side}"]
-            held.append(concat(batches) if batches else no_rows(schema))
-            self._numbering = state.values[f"held{side}"]["numbering"]
-        self._held = tuple(held) or None
+            schema, batches = state.rows[f"waiting{side}"]
+            waiting.append(concat(batches) if batches else no_rows(schema))
+            self._numbering = state.values[f"waiting{side}"]["numbering"]
+        self._waiting = tuple(waiting) or None
 
 
 def _columns(vector: Vector, key: SortKey) -> list[Any]:

@@ -1,10 +1,10 @@
-"""What flows between blocks: runs of tuples with their positions, and the controls between them."""
+"""Runs of tuples with their positions, and the controls between them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Promise:
-    """From ``position`` on, column ``column`` of the stream is never below ``value`` (physical).
+class ColumnPunctuation:
+    """A punctuation: from ``position`` on, a column is never below ``value`` (physical).
 
-    ``column`` None: whatever column a window is on. After a join, ``side`` says whose column.
+    ``column`` None: whatever column a window is on. After a join, ``side`` is the column's side.
     """
 
     position: int
@@ -30,13 +30,13 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndOfStream:
     """The stream has no tuples after ``position``."""
 
     position: int
 
 
-Control = Promise | Ended
+Control = ColumnPunctuation | EndOfStream
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,14 @@ class Letters:
     batch: pa.RecordBatch
     positions: Positions
     reasons: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Tuples that a query could not take and that were folded before they came: their number."""
+
+    kind: str
+    count: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Run:
-    """Rows in arrival order, with what happened between them.
+    """Rows in arrival order, with the controls between them.
 
     Parameters
     ----------
@@ -84,9 +92,7 @@ class Run:
     at
         The position in the engine's input that each row belongs to; never falling.
     controls
-        Promises and the end, by position. At one position they come after the rows.
-    letters
-        Tuples that a block before this one could not take.
+        Punctuations and the end, by position. At one position they come after the rows.
     ties
         Where several blocks share the work of one: what orders the rows of one position among all
         of them: numbers, or bytes. None where a block has its work for itself.
@@ -95,7 +101,6 @@ class Run:
     inputs: tuple[pa.RecordBatch, ...]
     at: Positions | range
     controls: tuple[Control, ...] = ()
-    letters: tuple[Letters, ...] = field(default=())
     ties: npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
@@ -112,17 +117,30 @@ class Run:
         """The positions of some rows."""
         return self.at.start + rows if isinstance(self.at, range) else self.at[rows]
 
+    def after(self, count: int) -> Run:
+        """The run without its first rows."""
+        inputs = tuple(batch.slice(count) for batch in self.inputs)
+        return replace(self, inputs=inputs, at=self.positions[count:])
+
     @property
     def plain(self) -> Run:
-        """The run without dictionary-encoded columns, which few blocks have a use for."""
-        kinds = (field.type for batch in self.inputs for field in batch.schema)
-        return self._decoded if any(map(pa.types.is_dictionary, kinds)) else self
+        """The run without dictionary-encoded columns, which few blocks use."""
+        decoded = self._decoded
+        return self if decoded is None else decoded
 
     @functools.cached_property
-    def _decoded(self) -> Run:
-        return replace(self, inputs=tuple(plain(batch) for batch in self.inputs))
+    def _decoded(self) -> Run | None:
+        """The run with decoded columns; None if none is encoded.
+
+        None and not the run itself: a run that refers to itself would wait for the collector of
+        garbage, with all its columns.
+        """
+        decoded = tuple(plain(batch) for batch in self.inputs)
+        same = all(new is old for new, old in zip(decoded, self.inputs, strict=True))
+        return None if same else replace(self, inputs=decoded)
 
 
+@functools.lru_cache(maxsize=1024)
 def empty_run(schema: pa.Schema) -> Run:
     """A run without rows."""
     return Run((no_rows(schema),), np.empty(0, np.int64))
@@ -137,5 +155,4 @@ def concatenate(runs: Sequence[Run]) -> Run:
         tuple(concat(batches) for batches in sides),
         np.concatenate([run.positions for run in runs]),
         tuple(control for run in runs for control in run.controls),
-        tuple(letter for run in runs for letter in run.letters),
     )

@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from penstock.blocks.run import Control, Promise, Run
+from penstock.blocks.contract import (
+    OUT,
+    Batch,
+    BlockId,
+    Instructions,
+    Measures,
+    Message,
+    Port,
+    Sent,
+    Traits,
+)
+from penstock.blocks.loose_rows import Sources
+from penstock.blocks.run import ColumnPunctuation, Control, Run
 from penstock.blocks.state import BlockState
-from penstock.kernels.evaluate import select
-from penstock.kernels.vector import Failures
-from penstock.program.blocks import SelectRows
-from penstock.sql.expressions import TRUE
+from penstock.kernels.expressions.evaluate import select
+from penstock.kernels.expressions.vector import Failures
+from penstock.program.isa.block_instructions import SelectRows
+from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import only, take
 
 
 class SelectBlock:
     """Has no state but its condition."""
 
-    def __init__(self, instruction: SelectRows) -> None:
-        self.failures = Failures()
-        self.program(instruction)
+    inputs: Sequence[Port] = ("in",)
+    outputs: Sequence[Port] = ("out",)
+    nbytes = 0
 
-    def program(self, instruction: SelectRows) -> None:
-        """Take another condition from here on."""
-        self._condition = instruction.condition
-        self._columns = instruction.columns
+    def __init__(self, number: BlockId) -> None:
+        self.number = number
+        self.name = f"select #{number}"
+        self._failures = Failures()
+        self._condition: Expression = TRUE
+        self._columns: tuple[int, ...] | None = None
 
-    def process(self, run: Run) -> Run:
+    def step(self, port: Port, message: Message) -> Sequence[Sent]:
+        """Take a batch, or another condition from here on."""
+        if isinstance(message, Batch):
+            return ((OUT, message.made(self._selected(message.run), True)),)
+        if isinstance(message, Instructions) and self.number in message.bodies:
+            body: SelectRows = message.bodies[self.number]
+            self._condition, self._columns = body.condition, body.columns
+        return ((OUT, message),)
+
+    def _selected(self, run: Run) -> Run:
         """The rows for which the condition is true, in the same order, without idle columns."""
         mask = None
         if self._condition != TRUE and len(run):
-            mask = select(run.inputs, self._condition, self.failures)
+            mask = select(run.inputs, self._condition, self._failures)
         if self._columns is not None:
             inputs = (only(run.inputs[0], self._columns),)
             run = replace(run, inputs=inputs, controls=tuple(self._controls(run)))
@@ -40,23 +63,38 @@ class SelectBlock:
             return run
         # Taking by index is several times faster than filtering by a mask that cuts often.
         passed = np.flatnonzero(mask)
-        kept = tuple(take(batch, passed) for batch in run.inputs)
+        selected = tuple(take(batch, passed) for batch in run.inputs)
         ties = None if run.ties is None else run.ties.take(passed)
-        return replace(run, inputs=kept, at=run.positions.take(passed), ties=ties)
+        return replace(run, inputs=selected, at=run.positions.take(passed), ties=ties)
+
+    def measures(self) -> Measures:
+        """How often an expression has failed."""
+        return {"expression_failures": self._failures.count}
+
+    def traits(self) -> Traits:
+        """It holds nothing; if every row passes whole, it copies."""
+        return Traits(fuses=self._copied)
+
+    def _copied(self, sources: Sources) -> Sources | None:
+        every = self._condition == TRUE and self._columns is None
+        return sources if every else None
 
     def save(self) -> BlockState:
-        """What it has counted; it remembers nothing else."""
-        return BlockState({"failures": self.failures.count})
+        """Its counts; it has no other state."""
+        return BlockState({"failures": self._failures.count})
 
-    def load(self, state: BlockState) -> None:
+    def restore(self, state: BlockState) -> None:
         """Go on from a saved state."""
-        self.failures.count = state.values["failures"]
+        self._failures.count = state.values["failures"]
+
+    def close(self) -> None:
+        """It has no threads."""
 
     def _controls(self, run: Run) -> Iterator[Control]:
-        """Promises, by the columns that are left; one on any column is one on each of them."""
+        """Punctuations, by the output columns; one on any column becomes one on each of them."""
         assert self._columns is not None
         for control in run.controls:
-            if not isinstance(control, Promise) or control.column is None:
+            if not isinstance(control, ColumnPunctuation) or control.column is None:
                 yield control
             elif control.column in self._columns:
                 yield replace(control, column=self._columns.index(control.column))

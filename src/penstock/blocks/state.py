@@ -1,4 +1,4 @@
-"""What a block remembers, in a form that any engine can keep: plain values, rows and columns."""
+"""The saved state of a block, which any engine can store: plain values, rows and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of DuckDB, which shares nothing with Penstock but the data."""
+"""Checks the demo's rows against DuckDB, which shares nothing with Penstock but the data."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.demo.data import BAND, WIDER, Data
 
 MISSING = "DuckDB is not installed, so nothing was checked: pip install 'penstock[check]'."
 
-# A pair is joined if, when the later of the two arrived, the earlier one was among the last
-# ``window`` of its stream; the band is the one in force at that arrival. The cells, 20 by 20, only
-# spare DuckDB the pairs that are too far apart.
+# A pair is joined if the earlier tuple was among the last ``window`` of its stream when the later
+# one arrived; the band is the one in force at that arrival. The cells, 20 by 20, only spare DuckDB
+# the pairs that are too far apart.
 CHECK = """\
 WITH near AS (
   SELECT *, a // 20 + i AS row, CAST(floor(b / 20) AS INTEGER) + j AS col
@@ -33,7 +33,7 @@ ORDER BY z, c"""
 
 @dataclass(frozen=True)
 class Verdict:
-    """What DuckDB says; ``across`` counts pairs from both sides of the change."""
+    """The result of the comparison; ``across`` counts pairs from both sides of the change."""
 
     same: bool
     rows: int
@@ -46,7 +46,7 @@ class Verdict:
 
 
 def check(data: Data, found: pa.Table, window: int, change: int | None = None) -> Verdict | None:
-    """Compare ``found`` with DuckDB's rows; None if it is not installed.
+    """Compare ``found`` with DuckDB's rows; None if DuckDB is not installed.
 
     ``change`` is the position where the band became wider, if it did.
     """
@@ -78,10 +78,10 @@ def check(data: Data, found: pa.Table, window: int, change: int | None = None) -
 
 
 def _with_positions(data: Data) -> dict[str, pa.Table]:
-    """The streams as tables, with what tells which tuples were in a window together.
+    """The streams as tables, with the columns that decide which tuples were in a window together.
 
     ``pos`` is a tuple's position among all arrivals, ``seq`` its number in its stream, ``others``
-    how many tuples of the other stream came before it.
+    the number of earlier tuples of the other stream.
     """
     tables = {}
     for name, table in data.tables().items():

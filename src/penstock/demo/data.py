@@ -32,7 +32,7 @@ def near(window: int, band: int) -> str:
 
 @dataclass(frozen=True)
 class Size:
-    """How much a demo does: ``arrivals`` of both streams together, ``chunk`` at a time."""
+    """The size of a demo: ``arrivals`` of both streams together, ``chunk`` at a time."""
 
     window: int
     arrivals: int
@@ -46,7 +46,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Data:
-    """Both streams, and of which of them (0 for R, 1 for S) each arrival is."""
+    """Both streams, and the stream (0 for R, 1 for S) of each arrival."""
 
     r: pa.RecordBatch
     s: pa.RecordBatch
@@ -66,7 +66,7 @@ class Data:
             yield Merged(("R", "S"), batches, which)
 
     def first(self, arrivals: int) -> Data:
-        """The first so many arrivals."""
+        """The first ``arrivals`` arrivals."""
         which = self.which[:arrivals]
         of_s = int(np.count_nonzero(which))
         return Data(self.r.slice(0, len(which) - of_s), self.s.slice(0, of_s), which)
@@ -81,7 +81,7 @@ class Data:
 
 
 def generate(arrivals: int) -> Data:
-    """Keys uniform in 1 to 10,000; z and c number the tuples of their streams."""
+    """Random streams: keys uniform in 1 to 10,000; z and c number the tuples of their streams."""
     random = np.random.default_rng(2011)
     which = random.integers(0, 2, arrivals).astype(np.int8)
     of_s = int(np.count_nonzero(which))

@@ -1,4 +1,4 @@
-"""Streaming DataFrames of Spark: their join as Spark answers it, and as ``penstock.spark`` does."""
+"""Streaming DataFrames: their join as Spark answers it, and as ``penstock.spark`` does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = {
     "S": "a INT, b FLOAT, c DOUBLE, d BOOLEAN, ts TIMESTAMP",
 }
 
-# Spark has no windows that count tuples; it is offered what it has, watermarks and a bound on time.
+# Spark has no count windows; the query uses what Spark has, watermarks and a bound on time.
 STOCK = f"""\
 {SELECT}
 FROM r JOIN s
@@ -42,7 +42,7 @@ query = pairs.writeStream.trigger(availableNow=True).start(
 
 @dataclass(frozen=True)
 class Streams:
-    """Two streaming DataFrames over files, one arrival a millisecond."""
+    """Two streaming DataFrames over files, with one arrival per millisecond."""
 
     left: DataFrame
     right: DataFrame
@@ -50,7 +50,7 @@ class Streams:
 
 
 def write_streams(spark: SparkSession, data: Data, folder: Path) -> Streams:
-    """Files with the arrivals, and the DataFrames that read them."""
+    """Write files with the arrivals, and return the DataFrames that read them."""
     frames: list[DataFrame] = []
     for name, table in data.tables().items():
         ts = pc.cast(table["pos"], pa.timestamp("ms", "UTC"))
@@ -63,7 +63,7 @@ def write_streams(spark: SparkSession, data: Data, folder: Path) -> Streams:
 
 
 def ask_spark(spark: SparkSession, streams: Streams, statement: str) -> str | None:
-    """Start a join of Spark's own over the streams, and return why it refuses; None if it runs."""
+    """Start Spark's own join of the streams, and return why it refuses; None if it runs."""
     from pyspark.errors import StreamingQueryException
 
     streams.left.withWatermark("ts", "1 minute").createOrReplaceTempView("r")
@@ -78,8 +78,8 @@ def ask_spark(spark: SparkSession, streams: Streams, statement: str) -> str | No
     try:
         started.awaitTermination()
     except StreamingQueryException as error:
-        said = (error.getMessageParameters() or {}).get("message") or str(error)
-        return said.splitlines()[0].rstrip(";")
+        message = (error.getMessageParameters() or {}).get("message") or str(error)
+        return message.splitlines()[0].rstrip(";")
     return None
 
 
@@ -89,18 +89,18 @@ def code(window: int) -> str:
 
 
 def run_code(text: str, streams: Streams) -> pa.Table:
-    """Run the lines as they are printed, and return what they have written."""
+    """Run the lines as they are printed, and return their output."""
     names: dict[str, Any] = {
         "left_df": streams.left,
         "right_df": streams.right,
         "folder": streams.folder,
     }
-    exec(text, names)  # the very text that is printed, so that it cannot promise too much
+    exec(text, names)  # the very text that is printed, so that it is known to work
     names["query"].awaitTermination()
     return pq.read_table(streams.folder / "pairs")
 
 
-def taken(data: Data) -> Data:
+def merged_arrivals(data: Data) -> Data:
     """The arrivals that a query by order takes: those before the last one of each stream.
 
     A tuple is held until all streams have passed it.

@@ -1,6 +1,6 @@
-"""The demo inside this process: every pair compared, as in the papers, and then with an index.
+"""The demo in this process: every pair compared, as in the papers, and then with an index.
 
-The query is changed while the streams flow, and its answer is checked by DuckDB.
+The query is changed while the streams flow, and DuckDB checks its rows.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 import pyarrow as pa
 
 import penstock
+from penstock.cli.tables import aligned
 from penstock.demo.check import MISSING, check
 from penstock.demo.data import BAND, STREAMS, WIDER, Data, Size, generate, near
 from penstock.demo.screen import Screen
 from penstock.streams.events import Merged
-from penstock.streams.tables import aligned
 
 SIZE = Size(window=1 << 15, arrivals=1 << 18, chunk=1 << 13)
 
 
 def run_demo(screen: Screen, size: Size = SIZE) -> bool:
-    """Tell what happens on the screen. False if DuckDB's answer is another one."""
+    """Run the demo and report on the screen. False if DuckDB's rows differ."""
     data = generate(size.arrivals)
     query = near(size.window, BAND)
     screen.say(
@@ -43,7 +43,7 @@ def run_demo(screen: Screen, size: Size = SIZE) -> bool:
 
 
 def _with_index(query: str, data: Data, size: Size, expected: pa.Table, screen: Screen) -> bool:
-    """The same streams and the same change with the kernel that the planner chooses."""
+    """Run the same streams and change with the kernel that the planner chooses."""
     chunks = list(data.chunks(size.chunk))
     half = len(chunks) // 2
     with penstock.connect("local") as engine:
@@ -70,7 +70,7 @@ def _with_index(query: str, data: Data, size: Size, expected: pa.Table, screen: 
 
 
 def _flow(engine: Any, query: Any, data: Data, size: Size, screen: Screen) -> pa.Table:
-    """Both halves of the streams, with the change between them; all rows."""
+    """Feed both halves of the streams, with the change between them; returns all rows."""
     chunks = list(data.chunks(size.chunk))
     half = len(chunks) // 2
     screen.move("Compiling, once ...")
@@ -100,14 +100,14 @@ def _flow(engine: Any, query: Any, data: Data, size: Size, screen: Screen) -> pa
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows of some arrivals, and how many there were for each comparison."""
+    """The rows of some arrivals, and the number of rows for each comparison."""
 
     rows: pa.Table
     rate: float
 
 
 def _part(engine: Any, query: Any, chunks: list[Merged], screen: Screen) -> _Part:
-    """Feed some arrivals and tell how fast they went."""
+    """Feed some arrivals and report their rate."""
     compared = query.metrics()["comparisons"]
     tables: list[pa.Table] = [query.schema.empty_table()]
     started = time.perf_counter()

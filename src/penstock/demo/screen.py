@@ -1,4 +1,4 @@
-"""Where the demo tells what happens."""
+"""The demo's output on the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TextIO
 
 
 class Screen:
-    """Lines, and on a terminal one that is written over while something goes on."""
+    """Prints lines and, on a terminal, a progress line that is overwritten."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -14,14 +14,14 @@ class Screen:
         self._moving = 0
 
     def say(self, line: str = "") -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if self._moving:
             self._out.write("\r" + " " * self._moving + "\r")
             self._moving = 0
         print(line, file=self._out, flush=True)
 
     def move(self, line: str) -> None:
-        """A line that the next one takes the place of; elsewhere than on a terminal it stays."""
+        """Print a line that the next one overwrites; without a terminal it stays."""
         if not self._terminal:
             self.say(line)
             return

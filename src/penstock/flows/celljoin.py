@@ -1,11 +1,11 @@
-"""CellJoin (Gedik et al. 2009, as Teubner & Mueller 2011 §2.2 and §3.6 tell of it).
+"""CellJoin (Gedik et al. 2009, as described by Teubner & Mueller 2011 §2.2 and §3.6).
 
-Both windows are in a global memory, which a coordinator looks after. Every ``k`` arrivals it cuts
-them anew into as many neighbouring parts as there are cores. Each core fetches its part of both, a
-*basic window*, into memory of its own, gets a replica of all ``k`` arrivals, and scans. Nothing is
-kept in a core until the next time: the windows move to the cores again and again, and an index is
-built from nothing for every part that is fetched. Both are the price of having all state in one
-place, and what the other flows do without.
+Both windows are in a global memory, which a coordinator manages. Every ``k`` arrivals it cuts them
+anew into as many neighbouring parts as there are cores. Each core fetches its part of both, a
+*basic window*, into memory of its own, gets a replica of all ``k`` arrivals, and scans. A core
+keeps nothing until the next time: the windows move to the cores again and again, and an index is
+built anew for every fetched part. Both are the price of having all state in one place; the other
+flows avoid it.
 
 A basic window holds neighbours, and the cores' parts follow one another. So the partners of one
 arrival are in order if those found by the first core come first: order costs little here.
@@ -17,16 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.blocks.meeting import Arrivals, Chunk, Rule
-from penstock.flows.gathering import STREAMS, Merger, Stars
-from penstock.flows.network import Driver, Network, Port, Sent
-from penstock.flows.probing import Probing
+from penstock.blocks.join.partner_search import Arrivals, Chunk, Rule
+from penstock.flows.network.network import Driver, Network, Port, Sent
+from penstock.flows.splitjoin.gathering import STREAMS, Merger, Stars
 from penstock.flows.sub_window import SubWindow
-from penstock.flows.uni_flow import Programming, UniFlow, pieces
-
-DEFAULT_K = 4096
-"""Arrivals between two re-partitionings. Few, since a core compares replicas of all of them with
-its part; enough that scanning a window takes longer than copying it."""
+from penstock.flows.uni_flow import ProcessingCores, Programming, UniFlow, pieces
+from penstock.tuning import TUNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +38,7 @@ class BasicWindow:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """A core's work: what has arrived, and where to look; None where there is nothing to find."""
+    """A core's work: the arrivals, and the parts to search; None where there is nothing to find."""
 
     chunk: Chunk
     windows: tuple[BasicWindow | None, BasicWindow | None]
@@ -60,20 +56,20 @@ class GlobalMemory:
         self._rows: int | None = None
         self._window: SubWindow | None = None
 
-    def program(self, rule: Rule, held: Arrivals) -> None:
-        """Start with another rule; ``held`` is the window."""
+    def program(self, rule: Rule, window: Arrivals) -> None:
+        """Start with another rule; ``window`` is what it begins with."""
         self._rows = rule.window_rows[self._side]
-        # Nobody searches here, so there is no need of an index.
+        # Nothing is searched here, so no index is needed.
         self._window = SubWindow(self._side, replace(rule, kernel="nested-loop"), 1)
-        self.store(held)
+        self.store(window)
 
     def store(self, arrivals: Arrivals) -> None:
-        """Take all of them. What they may meet themselves is not kept: they have met it."""
+        """Store all of them, without the bounds of their own candidates: those were compared."""
         assert self._window is not None
         self._window.append(replace(arrivals, low=None, upper=None))
 
     def part(self, number: int, parts: int) -> BasicWindow | None:
-        """A copy of one of so many parts of about one size; None of an empty window."""
+        """A copy of one of ``parts`` parts of about one size; None of an empty window."""
         assert self._window is not None
         size = len(self._window)
         if not size:
@@ -81,19 +77,19 @@ class GlobalMemory:
         start, stop = (size * i // parts for i in (number, number + 1))
         return BasicWindow(self._window.oldest(start, stop), self._window.first_entry + start)
 
-    def expire(self, first: int | None, seen: int, promise: int | float | None) -> None:
-        """Let go what has left.
+    def expire(self, first: int | None, seen: int, punctuation: int | float | None) -> None:
+        """Drop expired tuples.
 
-        Of a count window: what is before ``first``, the least that anybody who comes may meet, and
-        what is too far behind the ``seen`` numbers that were given. Of a time window: what the
-        other stream's time has passed.
+        Of a count window: those before ``first``, the least candidate of any later arrival, and
+        those further behind ``seen``, the count of tuples, than the window's size. Of a time
+        window: those that the other stream's punctuation has passed.
         """
         assert self._window is not None
         if self._rows is not None:
             first = seen - self._rows if first is None else max(first, seen - self._rows)
             self._window.drop(self._window.count_before(first))
-        elif promise is not None:
-            self._window.drop(self._window.count_expired(promise))
+        elif punctuation is not None:
+            self._window.drop(self._window.count_expired(punctuation))
 
     def __len__(self) -> int:
         return 0 if self._window is None else len(self._window)
@@ -117,8 +113,8 @@ class Coordinator:
     def step(self, port: Port, message: Chunk | Programming) -> Iterable[Sent]:
         """Store what has arrived and divide the windows; or take another rule."""
         if isinstance(message, Programming):
-            for memory, held in zip(self._memory, message.held, strict=True):
-                memory.program(message.rule, held)
+            for memory, window in zip(self._memory, message.windows, strict=True):
+                memory.program(message.rule, window)
             yield from ((output, message.rule) for output in self._outputs)
             return
         for piece in pieces(message, self._k):
@@ -139,18 +135,18 @@ class Coordinator:
             yield output, Assignment(piece, (left, right))
 
     def _expire(self, piece: Chunk, before: bool) -> None:
-        """Before a piece is searched for what it may not see, and after it, let go what has left.
+        """Before a piece is searched, and after it, drop expired tuples.
 
-        The windows move at the end of a chunk only. Until then, those who arrive say how far back
-        they look, and nobody who comes later looks further back.
+        The windows move at the end of a chunk only. Until then, the bounds of arrivals say how far
+        back they look, and no later arrival looks further back.
         """
         for side, memory in enumerate(self._memory):
             probes = piece.arrivals[1 - side]
             if before:
                 memory.expire(int(probes.lo[0]) if len(probes) else 0, 0, None)
             else:
-                promise = None if piece.promises is None else piece.promises[1 - side]
-                memory.expire(None, piece.seen[side], promise)
+                punctuation = None if piece.punctuations is None else piece.punctuations[1 - side]
+                memory.expire(None, piece.seen[side], punctuation)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """The coordinator does nothing of its own accord."""
@@ -170,7 +166,7 @@ class CellCore:
         self.inputs = ["in"]
         self._position = position
         self._windows: list[SubWindow] = []
-        self._processing = Probing(stars)
+        self._processing = ProcessingCores(stars)
         self._compared = 0
         self._fetched = [0, 0]
 
@@ -232,9 +228,7 @@ def celljoin_network(cores: int, k: int, stars: Stars) -> Network:
     return network
 
 
-def celljoin(
-    cores: int, stars: Stars, driver: Callable[[Network], Driver], k: int = DEFAULT_K
-) -> UniFlow:
+def celljoin(cores: int, stars: Stars, driver: Callable[[Network], Driver]) -> UniFlow:
     """The flow, as a join block uses it."""
-    network = celljoin_network(cores, k, stars)
+    network = celljoin_network(cores, TUNING.celljoin_k, stars)
     return UniFlow(network, [u for u in network.units if isinstance(u, CellCore)], driver)

@@ -1,49 +1,53 @@
-"""From the flow that a query is to have to the join block and the cores that run it."""
+"""The table of kinds of blocks, and the cores and threads of a query's flow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
-from penstock.blocks.aggregate import AggregateBlock
-from penstock.blocks.join import JoinBlock
-from penstock.blocks.meeting import Meeting
+from penstock.blocks.aggregate.block import AggregateBlock
+from penstock.blocks.contract import Block, BlockId
+from penstock.blocks.join.block import JoinBlock
+from penstock.blocks.join.partner_search import PartnerSearch
+from penstock.blocks.order import OrderBlock
+from penstock.blocks.project import ProjectBlock
+from penstock.blocks.select import SelectBlock
+from penstock.blocks.union import UnionBlock
+from penstock.errors import InputError
 from penstock.flows.celljoin import celljoin
-from penstock.flows.gathering import Stars
-from penstock.flows.handshake import Handshake
-from penstock.flows.low_latency_handshake import LowLatencyHandshake
-from penstock.flows.shared import Crew
-from penstock.flows.splitjoin import splitjoin
-from penstock.flows.threads import Threads
-from penstock.program.blocks import AggregateRows, JoinStreams
-from penstock.program.flow_choice import Flow
+from penstock.flows.handshake.handshake import Handshake
+from penstock.flows.low_latency_handshake.low_latency_handshake import LowLatencyHandshake
+from penstock.flows.network.threads import Threads
+from penstock.flows.shared import ThreadPool
+from penstock.flows.splitjoin.gathering import Stars
+from penstock.flows.splitjoin.splitjoin import splitjoin
+from penstock.program.choose.flow import Flow
+from penstock.program.isa.block_instructions import BlockInstruction, OwnRows
+from penstock.sql.own_blocks import register, registered
 
 
-def make_join(
-    instruction: JoinStreams, streams: tuple[str, str], compile_predicates: bool, flow: Flow
-) -> JoinBlock:
-    """A join block whose work the cores of the flow share."""
-    crew = Crew(flow.cores) if flow.name == "shared" and flow.cores > 1 else None
-    meeting = meeting_of(flow, instruction.kind)
-    return JoinBlock(instruction, streams, compile_predicates, crew=crew, meeting=meeting)
+def core_threads_of(flow: Flow | None) -> ThreadPool | None:
+    """The threads of a flow that is shared; None for others."""
+    return (
+        ThreadPool(flow.cores)
+        if flow is not None and flow.name == "shared" and flow.cores > 1
+        else None
+    )
 
 
-def make_aggregate(instruction: AggregateRows, stream: str, flow: Flow | None) -> AggregateBlock:
-    """An aggregate, whose tuples the threads of a flow that is shared divide among them."""
-    crew = None
-    if flow is not None and flow.name == "shared" and flow.cores > 1:
-        crew = Crew(flow.cores)
-    return AggregateBlock(instruction, stream, crew)
-
-
-def meeting_of(flow: Flow, kind: str) -> Meeting | None:
-    """The cores of a flow for joins of a kind."""
+def partner_search_of(flow: Flow | None, kind: str) -> PartnerSearch | None:
+    """The cores of a flow for joins of a kind; None where the join block does the work itself."""
+    if flow is None:
+        return None
     if kind != "inner":
-        # Whether a tuple has found nobody is known once all of its pairs have come, in order.
+        # A tuple without a partner is known once all pairs of its rank have come, in order.
         flow = replace(flow, order="outer", precision=1)
-    return make_meeting(flow)
+    return make_partner_search(flow)
 
 
-def make_meeting(flow: Flow) -> Meeting | None:
+def make_partner_search(flow: Flow) -> PartnerSearch | None:
     """The cores of a flow, on threads; None where the join block does the work itself."""
     stars = Stars(flow.order, flow.precision)
     if flow.name == "splitjoin":
@@ -55,3 +59,62 @@ def make_meeting(flow: Flow) -> Meeting | None:
     if flow.name == "low-latency-handshake":
         return LowLatencyHandshake(flow.cores, Threads)
     return None
+
+
+KINDS: dict[str, Callable[[BlockId], Block]] = {
+    "join": lambda number: JoinBlock(number, partner_search_of, core_threads_of),
+    "aggregate": lambda number: AggregateBlock(number, core_threads_of),
+    "select": SelectBlock,
+    "project": ProjectBlock,
+    "union": UnionBlock,
+    "order": OrderBlock,
+}
+"""What makes a block of each kind, unprogrammed, given its number."""
+
+
+def register_block(name: str, block: type) -> None:
+    """Let queries use a block of your own: ``FROM name(stream, argument => value)``.
+
+    Parameters
+    ----------
+    name
+        What SQL calls it, without regard to case.
+    block
+        A class as :class:`penstock.blocks.contract.Block` says, made with its number; its
+        ``parameters`` are the names of its arguments. Spark imports it by the name of its module.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InputError(f"{name!r} is no name that SQL could call a block", "Give a word.")
+    if name.lower() in KINDS and registered(name) is None:
+        raise InputError(f"{name} is a kind of block that there is", "Choose another name.")
+    where = f"{block.__module__}:{block.__qualname__}"
+    register(name, where, getattr(block, "parameters", ()))
+    KINDS[name.lower()] = block
+
+
+def make_block(instruction: BlockInstruction) -> Block:
+    """The block that an instruction is for, unprogrammed.
+
+    One of the user's own is found by the name of its class where it has not been registered.
+    """
+    kind = instruction.kind_of_block
+    if kind not in KINDS and isinstance(instruction, OwnRows):
+        KINDS[kind] = _imported(instruction)
+    return KINDS[kind](instruction.block)
+
+
+def _imported(instruction: OwnRows) -> Callable[[BlockId], Block]:
+    module, _, name = instruction.implementation.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"the block {instruction.name} is not registered here, and "
+            f"{instruction.implementation} cannot be imported ({error})",
+            "Define it in a module that every process can import, and register it: "
+            "ps.register_block(name, Block).",
+        ) from error
+    made: Callable[[BlockId], Block] = found
+    return made

@@ -1,9 +1,9 @@
 """One shared window, and a batch's probes divided among threads.
 
 Handshake join and SplitJoin give every join core its own part of the windows (Teubner & Mueller
-2011 §4, Najafi 2019 §5.1). Where cores share their memory there is no need to: the windows stay
-whole, and the work on them is divided by who arrives. What is divided, and why that is exact and in
-order, is told in :mod:`penstock.blocks.crew`; here are the threads.
+2011 §4, Najafi 2019 §5.1). Where cores share memory there is no need to: the windows stay whole,
+and the arrivals are divided. :mod:`penstock.blocks.join.parallel_probe` says how, and why that is
+exact and in order; here are the threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from penstock.flows.threads import CoreFailed
+from penstock.flows.network.threads import CoreFailed
 
 T = TypeVar("T")
 
@@ -31,10 +31,10 @@ class Counts:
     busy: float = 0.0
 
 
-class Crew:
+class ThreadPool:
     """``cores`` threads, of which the caller's is core 0; the others wait to be woken.
 
-    One caller at a time. They end with :meth:`close`, or when nobody has the crew any more.
+    One caller at a time. They end with :meth:`close`, or when nothing refers to the object.
     """
 
     def __init__(self, cores: int) -> None:
@@ -42,14 +42,17 @@ class Crew:
         self._started = time.perf_counter()
         self._counts = [Counts() for _ in range(cores)]
         self._workers = [_Worker(core, self._counts[core]) for core in range(1, cores)]
+        # Before the first one starts: an interrupt may come between any two starts.
         self._stop = weakref.finalize(self, _stop, self._workers)
+        for worker in self._workers:
+            worker.start()
 
     def share(
         self, tasks: Sequence[Callable[[int], T]], about: Callable[[int], str] | None = None
     ) -> list[T]:
-        """Do every task once, several at a time; each is told its core. Results are in order.
+        """Do every task once, several at a time; each gets its core's number. Results are in order.
 
-        If a task fails, no further one is begun; the error names the core and what it was about.
+        If a task fails, no further one is begun; the error names the core and the task.
         """
         job = _Job(tasks)
         for worker in self._workers[: len(tasks) - 1]:
@@ -68,7 +71,7 @@ class Crew:
         return job.results
 
     def count(self, core: int, probed: Sequence[int], matched: int, comparisons: int) -> None:
-        """Take note of what a core has done."""
+        """Add to the counts of a core."""
         counts = self._counts[core]
         counts.probed = [before + more for before, more in zip(counts.probed, probed, strict=True)]
         counts.matched += matched
@@ -77,7 +80,7 @@ class Crew:
     def measures(self) -> dict[str, Any]:
         """What each core has done, and for which part of the time it was at work.
 
-        Nobody has a window of his own, so nobody has stored anything in one.
+        No core has a window of its own, so none has stored tuples.
         """
         elapsed = time.perf_counter() - self._started
         return {
@@ -97,7 +100,7 @@ class Crew:
         }
 
     def close(self) -> None:
-        """End the threads; from here on the caller does everything alone."""
+        """End the threads; from then on the caller does all tasks."""
         self._stop()
         self._workers = []
 
@@ -105,8 +108,8 @@ class Crew:
 class _Job(Generic[T]):
     """Tasks that threads take one after another, without a lock.
 
-    To take the next number of a counter is one step for the interpreter, which no other thread
-    comes between. Whoever finishes the last task opens ``_finished``.
+    Taking the next number of a counter is atomic in the interpreter. The thread that finishes the
+    last task opens ``_finished``.
     """
 
     def __init__(self, tasks: Sequence[Callable[[int], T]]) -> None:
@@ -148,6 +151,9 @@ class _Worker:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._thread = threading.Thread(target=self._run, name=f"penstock core {core}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to wait for jobs."""
         self._thread.start()
 
     def wake(self, job: _Job[Any]) -> None:
@@ -161,12 +167,12 @@ class _Worker:
         self._ring()
 
     def join(self) -> None:
-        """Return once it has ended."""
-        if self._thread is not threading.current_thread():
+        """Return once it has ended, or at once if it has never been started."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     def _ring(self) -> None:
-        # A bell that has been rung and not been heard yet is open; it will find what is newest.
+        # An open bell has been rung and not been heard yet; the thread will find the newest job.
         if self._bell.locked():
             self._bell.release()
 

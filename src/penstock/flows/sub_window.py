@@ -1,40 +1,102 @@
 """A join core's part of one stream's window, and the search for partners in it.
 
-Any of the kernels serves: the nested loop, or an index over the entries. Entries are in the order
-of their stream; what leaves is the oldest. So those that a probe may meet are neighbours: by their
-numbers, and by their times as long as these ascend; where they do not, the kernel compares times.
+Any kernel serves: the nested loop, or an index over the entries. Entries are in the order of their
+stream, and the oldest leave first. So the candidates of a probe are neighbours: by their numbers,
+and by their times as long as these ascend; where they do not, the kernel compares times.
+
+Cores use a part of a window through the protocols here. :class:`SubWindow` implements them for
+work, :class:`penstock.testing.plain_window.PlainWindow` in plain Python for schedules that are
+explored step by step.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.blocks.buffer import Buffer
-from penstock.blocks.meeting import Arrivals, Met, Rule, nobody
-from penstock.flows.lone_probes import LoneProbes
-from penstock.kernels.entry_index import EntryIndex
+from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
+from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
-from penstock.kernels.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.probe.entry_index import EntryIndex
+from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.probe.single_probe import SingleProbe
+from penstock.tuning import TUNING
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
-MOST_PAIRS = 1 << 18
-"""Pairs that one message may hold; a probe that has more alone is not divided."""
 
 
 NUMBERS = {"lo": 2, "low": -4, "upper": -3, "expiry": -2, "time": -1}
-"""Where :meth:`Arrivals.columns` has them."""
+"""Their places in :meth:`Arrivals.columns`."""
+
+
+class Group(Protocol):
+    """Tuples of one stream in order, as :class:`penstock.blocks.join.partner_search.Arrivals`."""
+
+    @property
+    def side(self) -> int:
+        """0 for R, 1 for S."""
+
+    @property
+    def seqs(self) -> Any:
+        """Their numbers, ascending."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, start: int, stop: int) -> Any:
+        """A slice of the tuples."""
+
+    def take(self, which: Any) -> Any:
+        """The tuples at these indices."""
+
+
+class Part(Protocol):
+    """A core's part of one stream's window: tuples in the order of their numbers."""
+
+    @property
+    def comparisons(self) -> int:
+        """How often the predicate has been evaluated."""
+
+    @property
+    def kernel(self) -> str:
+        """The kernel in use."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, arrivals: Any) -> None:
+        """Store tuples, which are younger than all stored ones."""
+
+    def drop(self, count: int) -> None:
+        """Forget the oldest tuples."""
+
+    def oldest(self, start: int, stop: int) -> Any:
+        """The tuples that are ``start`` to ``stop`` from the oldest on."""
+
+    def count_before(self, seq: int) -> int:
+        """How many tuples have numbers below this one."""
+
+    def older(self, probes: Any, compiled: bool = True) -> Iterator[FoundPairs]:
+        """The pairs of each probe with the tuples here that arrived before it."""
+
+    def younger(self, probes: Any, met_before: int, compiled: bool = True) -> Iterator[FoundPairs]:
+        """The pairs of each probe with the tuples here that arrived after it.
+
+        Pairs with numbers below ``met_before`` have been found already.
+        """
+
+
+MakePart = Callable[[int], Part]
+"""Makes an empty part of the window of a side."""
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Which entries each probe may meet: a range, and times to compare where that is not all."""
+    """The candidates of each probe: a range, and times to compare where the range is too wide."""
 
     lo: Indices
     hi: Indices
@@ -62,19 +124,19 @@ class SubWindow:
         self._in_order = True
         self._index: EntryIndex | None = None
         self._compared = 0
-        if rule.kernel != "nested-loop" and rule.compiled and rule.predicate.keys[side]:
+        if rule.kernel != "nested-loop" and rule.predicate.keys[side]:
             index = EntryIndex(rule.predicate, side, rule.kernel)
             self._index = index if index.usable else None
-        self._lone = LoneProbes(side, rule, stride, self._index)
+        self._single_push = SinglePushProbe(side, rule, stride, self._index)
 
     def __len__(self) -> int:
-        # Not by the views: other threads ask this too, and are not to leave old ones behind.
+        # Not by the views: other threads call this too, and must not leave stale ones.
         return len(self._columns[0] or ()) if self._columns else 0
 
     @property
     def comparisons(self) -> int:
         """How often the predicate has been evaluated."""
-        return self._compared + self._lone.comparisons
+        return self._compared + self._single_push.comparisons
 
     @property
     def kernel(self) -> str:
@@ -89,7 +151,7 @@ class SubWindow:
     # -- storing ----------------------------------------------------------------------------
 
     def append(self, arrivals: Arrivals) -> None:
-        """Store tuples; they are younger than all that are here."""
+        """Store tuples, which are younger than all stored ones."""
         if not len(arrivals):
             return
         columns = arrivals.columns()
@@ -98,13 +160,13 @@ class SubWindow:
             self._columns = [None if c is None else Buffer(c.dtype) for c in columns]
             self._views = None
         self._note_order(arrivals)
-        held = len(self)
+        stored = len(self)
         for number, column in enumerate(columns):
             buffer = self._columns[number]
             if column is not None and buffer is None:  # the first NULL of a key
                 buffer = self._columns[number] = Buffer(column.dtype)
-                buffer.repeat(True, held)
-                self._lone.forget()
+                buffer.repeat(True, stored)
+                self._single_push.forget()
             if column is not None and buffer is not None:
                 buffer.append(column)
             elif buffer is not None:
@@ -115,8 +177,8 @@ class SubWindow:
         times = arrivals.time if arrivals.time is not None else arrivals.low
         if times is None or not self._in_order:
             return
-        held = self._named("time") if arrivals.time is not None else self._named("low")
-        after = not len(self) or held is None or bool(times[0] >= held[-1])
+        stored = self._named("time") if arrivals.time is not None else self._named("low")
+        after = not len(self) or stored is None or bool(times[0] >= stored[-1])
         self._in_order = after and bool((times[1:] >= times[:-1]).all())
 
     def drop(self, count: int) -> None:
@@ -132,11 +194,11 @@ class SubWindow:
             self._in_order = True
 
     def refill(self, arrivals: Arrivals, first_entry: int) -> None:
-        """Hold these instead, which are numbered from there on; an index is built anew."""
+        """Replace all entries by these, numbered from ``first_entry`` on; rebuild the index."""
         self.drop(len(self))
         if self._index is not None:
             self._index.clear()
-        self._lone.forget()
+        self._single_push.forget()
         self.first_entry = first_entry
         self.append(arrivals)
 
@@ -152,17 +214,17 @@ class SubWindow:
             return 0
         return int(self._seqs.searchsorted(seq))
 
-    def count_expired(self, promise: int | float) -> int:
-        """How many of the oldest have left a time window whose partners come from ``promise`` on.
+    def count_expired(self, punctuation: int | float) -> int:
+        """How many of the oldest have expired, given the other stream's ``punctuation``.
 
-        Of times out of order, those before the first that has not.
+        Of times out of order, those before the first that has not expired.
         """
         expiry = self._named("expiry")
         if expiry is None:
             return 0
         if self._in_order:
-            return int(np.searchsorted(expiry, promise, side="right"))
-        live = expiry > promise
+            return int(np.searchsorted(expiry, punctuation, side="right"))
+        live = expiry > punctuation
         return int(live.argmax()) if live.any() else len(live)
 
     @property
@@ -172,15 +234,17 @@ class SubWindow:
 
     # -- searching --------------------------------------------------------------------------
 
-    def older(self, probes: Arrivals, compiled: bool = True) -> Iterator[Met]:
+    def older(self, probes: Arrivals, compiled: bool = True) -> Iterator[FoundPairs]:
         """The pairs of each probe with the tuples here that arrived before it."""
         if len(self) and len(probes):
             yield from self._search(probes, self._older_bounds(probes), compiled, True)
 
-    def younger(self, probes: Arrivals, met_before: int, compiled: bool = True) -> Iterator[Met]:
+    def younger(
+        self, probes: Arrivals, met_before: int, compiled: bool = True
+    ) -> Iterator[FoundPairs]:
         """The pairs of each probe with the tuples here that arrived after it.
 
-        A probe has met those already whose number is below ``met_before``.
+        Pairs with numbers below ``met_before`` have been found already.
         """
         if len(self) and len(probes):
             bounds = self._younger_bounds(probes, met_before)
@@ -210,7 +274,7 @@ class SubWindow:
         return strided_places(numbers, first, stride, count)
 
     def _younger_bounds(self, probes: Arrivals, met_before: int) -> _Bounds:
-        """By the younger's own bounds: it must find the probe among those it may meet."""
+        """By the bounds of the younger: the probe must be among its candidates."""
         seqs, low, upper = self._seqs, self._named("low"), self._named("upper")
         lo = np.searchsorted(seqs, np.maximum(probes.hi, met_before))
         seen_from = self._named("lo")
@@ -232,41 +296,41 @@ class SubWindow:
             (-low, None if above is None or upper is None else -upper),
         )
 
-    def older_at_once(self, probes: Arrivals, compiled: bool, most: int) -> Met | None:
+    def older_at_once(self, probes: Arrivals, compiled: bool, most: int) -> FoundPairs | None:
         """As :meth:`older`, all together; None if there are more than ``most`` pairs."""
         if not len(self) or not len(probes):
-            return nobody()
-        alone = compiled and self._lone.serves(probes)
+            return no_pairs()
+        alone = compiled and self._single_push.serves(probes)
         if alone:
             stored = self._stored()
-            met = self._lone.find(probes, stored, self._seqs, self.first_entry)
-            if met is not None:
-                return met
+            single = self._single_push.find(probes, stored, self._seqs, self.first_entry)
+            if single is not None:
+                return single
         counted = self._compared
         bounds = self._older_bounds(probes)
         found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
         if found is None:
-            self._compared = counted  # they will be made again
+            self._compared = counted  # these comparisons will be repeated
             return None
         if alone:
-            self._lone.prepare(probes, stored, self.first_entry)
-        return self._named_pairs(probes, 0, found) if len(found) else nobody()
+            self._single_push.prepare(probes, stored, self.first_entry)
+        return self._named_pairs(probes, 0, found) if len(found) else no_pairs()
 
     def _search(
         self, probes: Arrivals, bounds: _Bounds, compiled: bool, indexed: bool
-    ) -> Iterator[Met]:
+    ) -> Iterator[FoundPairs]:
         """Run the kernel, over fewer probes at a time where there are too many pairs.
 
-        ``indexed``: the bounds are those that the index knows.
+        ``indexed``: the index can serve these bounds.
         """
         start, size = 0, len(probes)
         while start < len(probes):
             span = (start, min(len(probes), start + size))
             counted = self._compared
-            most = MOST_PAIRS if span[1] - start > 1 else len(self)
+            most = TUNING.pairs_per_message if span[1] - start > 1 else len(self)
             found = self._kernel(probes, bounds, span, most, compiled, indexed)
             if found is None:
-                self._compared = counted  # they will be made again
+                self._compared = counted  # these comparisons will be repeated
                 size = max(1, (span[1] - start) // 2)
                 continue
             if len(found):
@@ -293,16 +357,16 @@ class SubWindow:
             self._probe_validity(probes, start, stop),
             *(None if b is None else b[start:stop] for b in bounds.probe),
         )
-        if not (compiled and rule.compiled):
+        if not compiled:
             self._compared += candidates
             return _live_pairs(lo, hi, probe, bounds.stored, capacity)
         stored = Columns(self._keys, self._valid, *bounds.stored)
         if self._index is not None and indexed:
             self._index.update(self.first_entry, stored, probe)
-            found, met = self._index.find(
+            found, compared = self._index.find(
                 self.first_entry, lo, hi, probe, stored, rule.constants, capacity
             )
-            self._compared += met
+            self._compared += compared
             return found
         self._compared += candidates
         side = 1 - self.side
@@ -311,7 +375,7 @@ class SubWindow:
     def _probe_validity(
         self, probes: Arrivals, start: int, stop: int
     ) -> list[npt.NDArray[np.bool_] | None]:
-        """A key that has ever had a NULL has a validity, so that few kernels are compiled."""
+        """A key that has ever had a NULL keeps a validity mask: fewer kernels are compiled."""
         if len(self._validity) != len(probes.valid):
             self._validity = [None] * len(probes.valid)
         made: list[npt.NDArray[np.bool_] | None] = []
@@ -325,18 +389,18 @@ class SubWindow:
                 made.append(None)
         return made
 
-    def _named_pairs(self, probes: Arrivals, start: int, found: Pairs) -> Met:
+    def _named_pairs(self, probes: Arrivals, start: int, found: Pairs) -> FoundPairs:
         probing, entries = split(found)
         probing = probing + start
         own, theirs = probes.seqs[probing], self._seqs[entries]
         ranks = np.maximum(probes.ranks[probing], self._ranks[entries])
         left, right = (own, theirs) if self.side == 1 else (theirs, own)
-        return Met(left, right, ranks, entries + self.first_entry, time.monotonic_ns())
+        return FoundPairs(left, right, ranks, entries + self.first_entry, time.monotonic_ns())
 
     # -- columns ----------------------------------------------------------------------------
 
     def _view(self, number: int) -> Any:
-        """A column as it stands; looked up again only after a change."""
+        """A column's current values; looked up again only after a change."""
         if self._views is None:
             self._views = [None] * len(self._columns)
         if not self._views:
@@ -347,7 +411,7 @@ class SubWindow:
         return view
 
     def _stored(self) -> Columns:
-        """Keys, and where they are not NULL, as they stand."""
+        """The current keys, and where they are not NULL."""
         if self._keyed is None or self._keyed[0] is not self._views:
             keys, valid = self._keys, self._valid
             self._keyed = self._views, Columns(keys, valid)
@@ -380,6 +444,80 @@ class SubWindow:
         return [self._view(4 + count + number) for number in range(count)]
 
 
+class SinglePushProbe:
+    """Probes of single-tuple pushes into one side: one compiled call, no steps for batches.
+
+    ``stride`` is the least distance of stored numbers.
+    """
+
+    def __init__(self, side: int, rule: Rule, stride: int | None, index: EntryIndex | None) -> None:
+        self._side = side
+        self._rule = rule
+        self._stride = stride
+        self._index = index
+        self._one: SingleProbe | None = None
+        self.comparisons = 0
+
+    def serves(self, probes: Arrivals) -> bool:
+        """Whether it is one probe whose candidates are decided by numbers and keys alone."""
+        if len(probes) != 1 or probes.low is not None or not probes.keys:
+            return False
+        return all([valid is None or bool(valid[0]) for valid in probes.valid])
+
+    def forget(self) -> None:
+        """Drop the prepared probe: the index has changed, or the columns."""
+        self._one = None
+
+    def prepare(self, probes: Arrivals, stored: Columns, first: int) -> None:
+        """Prepare for probes of this type; the index is up to date."""
+        types = [key.dtype for key in probes.keys]
+        following = first + len(stored.keys[0])
+        self._one = SingleProbe(
+            self._rule.predicate, 1 - self._side, types, stored, self._index, following
+        )
+
+    def find(
+        self, probes: Arrivals, stored: Columns, seqs: Indices, first: int
+    ) -> FoundPairs | None:
+        """The pairs of a probe with these entries, ``first`` and following.
+
+        None if the index has to be updated first: then search as for a batch, and call
+        :meth:`prepare` after it.
+        """
+        if self._one is None and self._index is None:
+            self.prepare(probes, stored, first)
+        if self._one is None:
+            return None
+        lo, hi = self._span(seqs, int(probes.lo[0]), int(probes.hi[0]))
+        if lo >= hi:
+            return no_pairs()
+        keys = [key.item() for key in probes.keys]
+        constants = self._rule.constants
+        entries = self._one.find(first, (first + lo, first + hi), keys, stored.flat(), constants)
+        if entries is None:
+            self._one = None
+            return None
+        self.comparisons += self._one.candidates
+        if not len(entries):
+            return no_pairs()
+        at = time.monotonic_ns()
+        theirs = seqs[entries - first]
+        own, ranks = probes.seqs, probes.ranks
+        if len(entries) > 1:
+            own, ranks = own.repeat(len(entries)), ranks.repeat(len(entries))
+        left, right = (own, theirs) if self._side == 1 else (theirs, own)
+        return FoundPairs(left, right, ranks, entries, at)
+
+    def _span(self, seqs: Indices, lo: int, hi: int) -> tuple[int, int]:
+        """Where the entries are whose numbers are from ``lo`` on and below ``hi``."""
+        first, count, stride = int(seqs[0]), len(seqs), self._stride
+        if stride is None or int(seqs[-1]) - first != (count - 1) * stride:
+            return int(seqs.searchsorted(lo)), int(seqs.searchsorted(hi))
+        # All neighbours are as near as they can be, so nothing has to be searched.
+        low = min(max(-((first - lo) // stride), 0), count)
+        return low, min(max(-((first - hi) // stride), 0), count)
+
+
 def _live_pairs(
     lo: Indices,
     hi: Indices,
@@ -387,7 +525,7 @@ def _live_pairs(
     stored: tuple[Array | None, Array | None],
     capacity: int,
 ) -> Pairs | None:
-    """Every two tuples that may meet, whatever the predicate."""
+    """Every pair of live tuples, whatever the predicate."""
     every = every_pair(lo, hi, capacity)
     if every is None or probe.lower is None or stored[0] is None:
         return every
@@ -395,5 +533,5 @@ def _live_pairs(
     live = stored[0][entries] > probe.lower[probing]
     if probe.upper is not None and stored[1] is not None:
         live &= stored[1][entries] < probe.upper[probing]
-    kept: Pairs = every[live]
-    return kept
+    live_pairs: Pairs = every[live]
+    return live_pairs

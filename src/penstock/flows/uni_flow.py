@@ -1,6 +1,7 @@
 """A flow in one direction (Najafi 2019 §5.1): chunks in at the top, their pairs out at the bottom.
 
-Nothing stays on the way: once a chunk's last results are out, its tuples have met all they may.
+Nothing stays on the way: once a chunk's last results are out, all of its pairs have been found.
+The processing cores compare a chunk of arrivals of both streams with a part of both windows.
 """
 
 from __future__ import annotations
@@ -9,34 +10,134 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.blocks.meeting import Arrivals, Chunk, Met, Rule
-from penstock.flows.gathering import ALL_SECTIONS
-from penstock.flows.network import Driver, Network, Unit, with_loads
-from penstock.flows.probing import CHUNK_RANKS
+import numpy as np
+
+from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rule, no_pairs
+from penstock.flows.network.network import Driver, Network, Paced, Sent, with_loads
+from penstock.flows.splitjoin.gathering import ALL_SECTIONS, STREAMS, Results, Stars
+from penstock.flows.sub_window import SubWindow
+from penstock.tuning import TUNING
+
+ANY_NUMBER = 1 << 62
+
+
+class ProcessingCore:
+    """Algorithm 3: compares arriving tuples with its part of the other stream's window."""
+
+    def __init__(self, stars: Stars) -> None:
+        self._stars = stars
+        self.probed = 0
+        self.matched = 0
+
+    def process(
+        self, probes: Arrivals, window: SubWindow, compiled: bool, most: int
+    ) -> FoundPairs | None:
+        """The pairs of these probes, by rank; None if there are more than ``most``."""
+        pairs = window.older_at_once(probes, compiled, most)
+        if pairs is not None:
+            self.probed += len(probes)
+            self.matched += len(pairs)
+        return pairs
+
+    def with_stars(self, pairs: FoundPairs, ranks: tuple[int, int], until: int) -> Results:
+        """The pairs of a chunk with these ranks, all of those before rank ``until``."""
+        first, after = ranks
+        sections = self._stars.sections(pairs, first) if len(pairs) else pairs.ranks
+        reached = ALL_SECTIONS if until == after else self._stars.reached(until, first)
+        return Results(pairs, sections, reached, after)
+
+
+class ProcessingCores:
+    """The processing cores of both streams, side by side."""
+
+    def __init__(self, stars: Stars) -> None:
+        self._stars = stars
+        self.cores = tuple(ProcessingCore(stars) for _ in STREAMS)
+        self._step = TUNING.ranks_per_chunk
+
+    def results(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
+        """The pairs of a chunk in these windows, in smaller steps where there are many pairs.
+
+        Each of a step's two messages leaves by the output with its stream's name.
+        """
+        start, after = chunk.ranks
+        if after - start == 1:
+            yield from self._alone(chunk, windows)
+            return
+        while start < after:
+            stop = min(after, start + self._step)
+            full = TUNING.pairs_per_message
+            most = full if stop - start > 1 else ANY_NUMBER
+            found = [self._found(chunk, side, windows, (start, stop), most) for side in (0, 1)]
+            if found[0] is None or found[1] is None:
+                self._step = max(1, (stop - start) // 2)
+                continue
+            few = 4 * (len(found[0]) + len(found[1])) < full
+            if few and self._step < TUNING.ranks_per_chunk:
+                self._step *= 2
+            for stream, core, pairs in zip(STREAMS, self.cores, found, strict=True):
+                assert pairs is not None
+                yield stream, core.with_stars(pairs, chunk.ranks, stop)
+            start = stop
+
+    def _alone(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
+        """The same for a single-tuple push, or a single punctuation, at the least latency."""
+        after = chunk.ranks[1]
+        for side in (0, 1) if len(chunk.arrivals[0]) else (1, 0):
+            probes, pairs, core = chunk.arrivals[side], no_pairs(), self.cores[side]
+            if len(probes):
+                found = core.process(probes, windows[1 - side], chunk.compiled, ANY_NUMBER)
+                assert found is not None
+                pairs = found
+            sections = self._stars.sections_of_one(pairs) if len(pairs) else pairs.ranks
+            yield STREAMS[side], Results(pairs, sections, ALL_SECTIONS, after)
+
+    def _found(
+        self,
+        chunk: Chunk,
+        side: int,
+        windows: Sequence[SubWindow],
+        ranks: tuple[int, int],
+        most: int,
+    ) -> FoundPairs | None:
+        probes = chunk.arrivals[side]
+        if ranks != chunk.ranks:
+            probes = probes.part(*np.searchsorted(probes.ranks, ranks).tolist())
+        return self.cores[side].process(probes, windows[1 - side], chunk.compiled, most)
+
+    @property
+    def probed(self) -> list[int]:
+        """How many tuples of each stream have been compared."""
+        return [core.probed for core in self.cores]
+
+    @property
+    def matched(self) -> int:
+        """How many pairs have been found."""
+        return sum(core.matched for core in self.cores)
 
 
 @dataclass(frozen=True, eq=False)
 class Programming:
-    """The instruction that comes down the same way as the tuples: another rule, and windows."""
+    """The instruction, in the same order as the tuples: another rule, and the windows."""
 
     rule: Rule
-    held: tuple[Arrivals, Arrivals]
+    windows: tuple[Arrivals, Arrivals]
 
     def __str__(self) -> str:
         """What it is, for an error to say where."""
         return "a program"
 
 
-class Comparing(Unit, Protocol):
+class ComparingUnit(Paced, Protocol):
     """A unit that evaluates predicates."""
 
     @property
     def comparisons(self) -> int:
-        """How often it has."""
+        """How often the predicate has been evaluated."""
 
 
 class UniFlow:
-    """Such a flow, as a join block uses it.
+    """A one-way flow, as a join block uses it.
 
     ``network`` has one entry, ``in``, for chunks and programming, and one exit, for results;
     ``cores`` are those of its units that join.
@@ -45,41 +146,41 @@ class UniFlow:
     complete_at_once = True
 
     def __init__(
-        self, network: Network, cores: Sequence[Comparing], driver: Callable[[Network], Driver]
+        self, network: Network, cores: Sequence[ComparingUnit], driver: Callable[[Network], Driver]
     ) -> None:
         self._cores = cores
         self._driver = driver(network)
 
-    def program(self, rule: Rule, held: tuple[Arrivals, Arrivals], rank: int) -> None:
+    def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
         """Send the instruction down."""
-        for _ in self._send(Programming(rule, held)):
+        for _ in self._send(Programming(rule, windows)):
             raise AssertionError("there was nothing under way")
 
-    def take(self, chunk: Chunk) -> Iterator[Met]:
-        """Let arrivals in, and wait until all cores have done with them."""
-        done = chunk.ranks[0]  # of late tuples alone, the chunk has no ranks and gives nothing
-        for piece in pieces(chunk, CHUNK_RANKS):
-            for met, until in self._send(piece):
-                yield met
+    def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
+        """Let arrivals in, and wait until all cores have processed them."""
+        done = chunk.ranks[0]  # a chunk of late tuples alone has no ranks and no pairs
+        for piece in pieces(chunk, TUNING.ranks_per_chunk):
+            for pairs, until in self._send(piece):
+                yield pairs
                 done = max(done, until)
         while done < chunk.ranks[1]:
-            for met, until in self._received():
-                yield met
+            for pairs, until in self._received():
+                yield pairs
                 done = max(done, until)
             if done < chunk.ranks[1]:
                 self._driver.wait()
 
-    def _send(self, message: Chunk | Programming) -> Iterator[tuple[Met, int]]:
+    def _send(self, message: Chunk | Programming) -> Iterator[tuple[FoundPairs, int]]:
         while not self._driver.send("in", message):
             yield from self._received()
             self._driver.wait()
 
-    def _received(self) -> Iterator[tuple[Met, int]]:
-        """Results, and before which rank all have come."""
+    def _received(self) -> Iterator[tuple[FoundPairs, int]]:
+        """Results, and the rank before which all have come."""
         for _, results in self._driver.received():
-            yield results.met, results.rank if results.until == ALL_SECTIONS else 0
+            yield results.pairs, results.rank if results.until == ALL_SECTIONS else 0
 
-    def complete(self) -> Iterator[Met]:
+    def complete(self) -> Iterator[FoundPairs]:
         """Everything has been completed by ``take``."""
         return iter(())
 
@@ -103,7 +204,7 @@ class UniFlow:
 
 
 def pieces(chunk: Chunk, most: int) -> Iterator[Chunk]:
-    """The chunk in pieces of at most so many ranks."""
+    """The chunk in pieces of at most ``most`` ranks."""
     while chunk.ranks[1] - chunk.ranks[0] > most:
         piece, chunk = chunk.until(chunk.ranks[0] + most)
         yield piece

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from penstock.kernels.machine_code import njit
 
 Array = npt.NDArray[Any]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def interleave(left: Array, right: Array, seen_left: Array, seen_right: Array) -> None:
-    """For each element, how many of the other sequence come before it; no two are equal."""
+    """For each element, the number of elements of the other sequence before it; none are equal."""
     i, j = 0, 0
     while i < left.shape[0] or j < right.shape[0]:
         if j >= right.shape[0] or (i < left.shape[0] and left[i] < right[j]):
@@ -24,12 +25,12 @@ def interleave(left: Array, right: Array, seen_left: Array, seen_right: Array) -
             j += 1
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def rank_densely(mine: Array, other: Array, first: int, ranks: Array, seen: Array) -> bool:
-    """The ranks of one side's events if both sides' follow one another; False if they do not.
+    """The ranks of one side's events if the positions of both sides are dense; False if not.
 
-    ``first`` is the first of all, and there are as many as the last of all says. If that is True
-    for both sides, neither has two events at one position, and no position is left out.
+    ``first`` is the smallest position. If this is True for both sides, no two events have the same
+    position and no position is left out.
     """
     count = other.shape[0]
     for i in range(mine.shape[0]):
@@ -46,22 +47,22 @@ def rank_densely(mine: Array, other: Array, first: int, ranks: Array, seen: Arra
     return True
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def places_of(which: Array, stream: int, start: int, out: Array) -> None:
     """Where ``which`` names a stream, counted from ``start``; ``out`` has one element to spare."""
     found = 0
     for i in range(which.shape[0]):
         out[found] = start + i
-        # No branch: which stream comes next, no processor can guess.
+        # Without a branch: which stream comes next cannot be predicted.
         found += 1 if which[i] == stream else 0
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def row_ranges(seen: Array, before: int, size: int, lo: Array, hi: Array) -> None:
-    """The part of a count window that each probe may see, as indices of what is stored.
+    """The part of a count window that each probe may see, as indices of stored tuples.
 
-    ``seen`` is how many new tuples were there before each, ``before`` how many old ones there are,
-    ``size`` how many the window has.
+    ``seen`` is the number of new tuples before each probe, ``before`` the number of old tuples,
+    ``size`` that of the window.
     """
     for i in range(seen.shape[0]):
         stop = before + seen[i]
@@ -69,16 +70,145 @@ def row_ranges(seen: Array, before: int, size: int, lo: Array, hi: Array) -> Non
         lo[i] = max(stop - size, 0)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
+def running_punctuations(
+    times: Array, seen: Any, punctuation: Any, follows: bool, slack: Any, lowest: Any, out: Array
+) -> Any:
+    """The punctuation before each tuple and, last, after all; returns the largest time seen.
+
+    If it ``follows`` the tuples: the largest time seen minus the slack, or the one before.
+    No difference goes below ``lowest``.
+    """
+    for i in range(out.shape[0]):
+        if i > 0:
+            seen = max(seen, times[i - 1])
+        if follows and seen >= lowest + slack:
+            punctuation = max(punctuation, seen - slack)
+        out[i] = punctuation
+    return seen
+
+
+@njit()
+def later_of(times: Array, punctuations: Array, out: Array) -> int:
+    """The later of each time and the punctuation before it; returns how many are late."""
+    late = 0
+    for i in range(times.shape[0]):
+        late += times[i] < punctuations[i]
+        out[i] = max(times[i], punctuations[i])
+    return late
+
+
+@njit()
+def time_ranges(
+    seen: Array,
+    before: int,
+    low: Array,
+    upper: Array,
+    stored: tuple[Array, Array],
+    lo: Array,
+    hi: Array,
+) -> None:
+    """The part of a time window in order that each probe may see, as indices of what is stored.
+
+    ``seen`` and ``before`` as for :func:`row_ranges`. Stored tuples have an expiry and a time: what
+    expires up to ``low`` is seen no more, nor is what is not before ``upper``, if that is given.
+    """
+    expiry, stamps = stored
+    for i in range(seen.shape[0]):
+        first = np.searchsorted(expiry, low[i], side="right")
+        stop = before + seen[i]
+        if upper.shape[0] > 0:
+            stop = min(stop, np.searchsorted(stamps, upper[i]))
+        lo[i] = first
+        hi[i] = max(first, stop)
+
+
+@njit()
+def in_order(
+    times: Array,
+    last: Any,
+    seen: Any,
+    punctuation: Any,
+    follows: bool,
+    slack: Any,
+    size: Any,
+    ends: tuple[Any, Any],
+    stored: tuple[Array, Array],
+    ranges: Array,
+    moved: Array,
+) -> bool:
+    """Judge tuples of a time window whose times follow ``last``; False if one is not in order.
+
+    The punctuation is as :func:`running_punctuations` has it; ``moved`` gets the one after each
+    tuple, and when the tuple expires, ``size`` after its time. ``ranges`` gets what each may see
+    of the other side's window, which is ``stored`` in order, as :func:`time_ranges` has it. Sums
+    and differences stop at the ``ends``.
+    """
+    expiry, stamps = stored
+    lo, hi = 0, 0
+    for i in range(times.shape[0]):
+        time = times[i]
+        if time < last or time < punctuation:
+            return False
+        last = time
+        if i == 0:
+            lo = np.searchsorted(expiry, time, side="right")
+        while lo < expiry.shape[0] and expiry[lo] <= time:
+            lo += 1
+        expires = ends[1] if time > ends[1] - size else time + size
+        if i == 0:
+            hi = np.searchsorted(stamps, expires)
+        while hi < stamps.shape[0] and stamps[hi] < expires:
+            hi += 1
+        ranges[0, i] = lo
+        ranges[1, i] = max(lo, hi)
+        seen = max(seen, time)
+        if follows and seen >= ends[0] + slack:
+            punctuation = max(punctuation, seen - slack)
+        moved[0, i] = punctuation
+        moved[1, i] = expires
+    return True
+
+
+@njit()
+def ranges_from(start: int, lo: Array, hi: Array, out: tuple[Array, Array]) -> int:
+    """What of ranges is from ``start`` on; returns how much that is, all together."""
+    total = 0
+    for i in range(lo.shape[0]):
+        first, stop = max(lo[i], start), max(hi[i], start)
+        out[0][i], out[1][i] = first, stop
+        total += stop - first
+    return total
+
+
+@njit()
+def all_within(values: Array, low: int, high: int) -> bool:
+    """Whether every element is above ``low`` and below ``high``."""
+    outside = 0
+    for i in range(values.shape[0]):
+        outside += (values[i] <= low) | (values[i] >= high)
+    return outside == 0
+
+
+@njit()
+def is_sorted(values: Array) -> bool:
+    """Whether no element is less than the one before it."""
+    falls = 0
+    for i in range(1, values.shape[0]):
+        falls += values[i] < values[i - 1]
+    return falls == 0
+
+
+@njit()
 def live_total(lo: Array, hi: Array) -> int:
-    """How many stored tuples all probes together may see."""
+    """The number of stored tuples that all probes together may see."""
     total = 0
     for i in range(lo.shape[0]):
         total += hi[i] - lo[i]
     return total
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def merge_pairs(
     a: tuple[Array, Array, Array], b: tuple[Array, Array, Array], out: tuple[Array, Array, Array]
 ) -> None:
@@ -98,7 +228,7 @@ def merge_pairs(
             j += 1
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def name_pairs(
     pairs: Array,
     numbers: Array,
@@ -122,7 +252,7 @@ def name_pairs(
 
 
 def three(count: int) -> tuple[Array, Array, Array]:
-    """Three columns to write into."""
+    """Three columns of int64 to write into."""
     return np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
 
 
@@ -133,7 +263,7 @@ def places(left: Array, right: Array) -> tuple[Array, Array]:
     return seen
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def _strided_places(numbers: Array, first: int, stride: int, count: int, out: Array) -> None:
     for i in range(numbers.shape[0]):
         above = numbers[i] - first
@@ -142,7 +272,7 @@ def _strided_places(numbers: Array, first: int, stride: int, count: int, out: Ar
 
 
 def strided_places(numbers: Array, first: int, stride: int, count: int) -> Array:
-    """How many of ``count`` numbers, ``first`` and every ``stride``-th after it, are below each.
+    """The rank of each number among ``count`` others: ``first``, and every ``stride``-th after it.
 
     >>> strided_places(np.array([-5, 3, 4, 6, 7, 99]), 3, 3, 4).tolist()
     [0, 0, 1, 1, 2, 4]
@@ -156,7 +286,7 @@ Three = tuple[Array, Array, Array]
 Four = tuple[Array, Array, Array, Array]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def _merge_sections(a: Four, b: Four, out: Four) -> None:
     i, j = 0, 0
     for k in range(out[0].shape[0]):
@@ -168,7 +298,7 @@ def _merge_sections(a: Four, b: Four, out: Four) -> None:
             j += 1
 
 
-@nb.njit(nogil=True, cache=True)
+@njit()
 def _merge_ranked(a: Three, b: Three, out: Three) -> None:
     i, j = 0, 0
     for k in range(out[0].shape[0]):
@@ -188,7 +318,7 @@ def merge_ranked(a: Three, b: Three) -> Three:
 
 
 def merge_sections(a: Four, b: Four) -> Four:
-    """Two times four columns as one, by the first, which ascends; of equals, those of ``a`` first.
+    """Merge two times four columns by the first, which ascends; of equals, those of ``a`` first.
 
     >>> one, other = np.array([1, 5, 5]), np.array([1, 4])
     >>> merge_sections((one,) * 4, (other,) * 4)[0].tolist()

@@ -1,1 +1,1 @@
-"""The meaning of a program, by brute force in plain Python: slow, and meant to be read."""
+"""The meaning of every query, by brute force in plain Python: slow, and meant to be read."""

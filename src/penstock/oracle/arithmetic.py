@@ -1,4 +1,4 @@
-"""Numbers: what fits a type, how an exact result is rounded to it, and how a float is written."""
+"""Numbers: the range of a type, rounding an exact result to it, and floats as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.oracle.values import Type, Value
 
-# More digits than any step needs; decimals have at most 38 and their results are rounded once.
+# More digits than any step needs: decimals have at most 38, and results are rounded once.
 EXACT = Context(prec=200)
 
 
@@ -21,7 +21,7 @@ class Failure(Exception):
 
 
 def integer_in(value: int, kind: Type) -> int:
-    """``value`` itself, if ``kind`` (an integer type, date, timestamp or interval) holds it."""
+    """The value, if it fits ``kind`` (an integer type, date, timestamp or interval)."""
     bits = 32 if pa.types.is_date32(kind) else kind.bit_width
     if pa.types.is_unsigned_integer(kind):
         low, high = 0, 2**bits - 1
@@ -33,7 +33,7 @@ def integer_in(value: int, kind: Type) -> int:
 
 
 def half_away(value: Fraction) -> int:
-    """The nearest integer; of two, the one farther from zero.
+    """The nearest integer; ties go away from zero.
 
     >>> half_away(Fraction(5, 2)), half_away(Fraction(-5, 2)), half_away(Fraction(7, 3))
     (3, -3, 2)
@@ -77,14 +77,14 @@ def nearest_double(value: Fraction) -> float:
 def nearest_single(value: Fraction) -> float:
     """The 32-bit float nearest to an exact value, ties to even.
 
-    Going through a double would round twice, so the neighbours of that are looked at as well.
+    Going through a double would round twice, so the neighbours of that result are compared too.
 
     >>> nearest_single(Fraction(2**24 + 1) + Fraction(1, 2**40))
     16777218.0
     """
     near = single(nearest_double(value))
     if math.isinf(near):
-        # Halfway between the largest float and the next power of two is where infinity begins.
+        # Values from halfway between the largest float and the next power of two round to infinity.
         limit = 2**128 - 2**103
         largest = float(2**128 - 2**104)
         return near if abs(value) >= limit else math.copysign(largest, near)
@@ -105,7 +105,7 @@ def float_in(value: Fraction, kind: Type) -> float:
 
 
 def float_text(value: float, kind: Type) -> str:
-    """The shortest text that reads back as the same float of its width, as Python writes it.
+    """The shortest text that parses back to the same float, in Python's notation.
 
     >>> float_text(single(0.1), pa.float32()), float_text(0.1, pa.float64()), float_text(1e20, None)
     ('0.1', '0.1', '1e+20')
@@ -120,9 +120,9 @@ def float_text(value: float, kind: Type) -> str:
 
 
 def exact(value: Value, kind: Type) -> Fraction:
-    """A number as a fraction: of a float, what its shortest text says.
+    """A number as a fraction; a float is the number that its shortest text denotes.
 
-    NaN and the infinities have none and fail.
+    NaN and the infinities fail.
     """
     if pa.types.is_floating(kind):
         if not math.isfinite(value):
@@ -132,12 +132,12 @@ def exact(value: Value, kind: Type) -> Fraction:
 
 
 NUMBER = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?", re.ASCII)
-# Far outside every type, and small enough that no power of ten fills the memory.
+# Far outside every type, and small enough that its power of ten fits in memory.
 FAR = 5000
 
 
 def read_number(text: str) -> Decimal:
-    """The number written in ``text``, exactly; whatever is no number fails.
+    """The number written in ``text``, exactly; Failure if it is no number.
 
     >>> read_number("-1.50"), read_number("+.5e3")
     (Decimal('-1.50'), Decimal('5E+2'))
@@ -145,9 +145,9 @@ def read_number(text: str) -> Decimal:
     match = NUMBER.fullmatch(text)
     if match is None:
         raise Failure
-    sign, mantissa, exponent = match[1], match[2], int(match[3] or 0)
-    exponent = max(-FAR - len(mantissa), min(FAR, exponent))
-    return Decimal(f"{sign}{mantissa}e{exponent}")
+    sign, mantissa, exponent = match[1], match[2], Decimal(match[3] or 0)
+    near = max(Decimal(-FAR - len(mantissa)), min(Decimal(FAR), exponent))
+    return Decimal(f"{sign}{mantissa}e{int(near)}")
 
 
 def read_float(text: str, kind: Type) -> float:

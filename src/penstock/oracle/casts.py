@@ -39,7 +39,7 @@ BOOLEANS = {
 
 
 def cast(value: Value, source: Type, target: Type) -> Value:
-    """``value`` of type ``source`` as ``target``; NULL stays NULL, what does not work fails."""
+    """``value`` of type ``source`` as ``target``; NULL stays NULL, an invalid conversion fails."""
     if value is None or source == target:
         return value
     for is_target, convert in CONVERSIONS:
@@ -125,7 +125,7 @@ def _to_timestamp(value: Value, source: Type, target: Type) -> int:
     if pa.types.is_date32(source):
         return integer_in(value * DAY // unit, target)
     if pa.types.is_timestamp(source):
-        # Whatever the zones: the count is of UTC, and so is the clock that is kept.
+        # Zones do not matter here: both counts are UTC.
         return integer_in(value * NANOSECONDS[source.unit] // unit, target)
     if pa.types.is_floating(source) and not math.isfinite(value):
         raise Failure

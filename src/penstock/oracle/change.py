@@ -1,15 +1,15 @@
-"""What a change of a running query may not be."""
+"""Checks whether a running query may change to another plan."""
 
 from __future__ import annotations
 
 from penstock.errors import ChangeRefused
-from penstock.oracle.held import Held
+from penstock.oracle.order_by_at_end import OrderByAtEnd
 from penstock.sql.plan import Aggregate, Join, Plan, Union
 from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute
 
 
 def check_change(name: str, old: Plan, new: Plan) -> None:
-    """Refuse what a change cannot be: other streams, another kind of join, window or time."""
+    """Refuse other streams and another kind of join, window or time."""
     if _shape(old) != _shape(new):
         raise ChangeRefused(
             f"query {name!r} cannot be changed to other streams, another kind of join, or another "
@@ -18,9 +18,9 @@ def check_change(name: str, old: Plan, new: Plan) -> None:
         )
     for before, after in zip(_aggregates(old), _aggregates(new), strict=True):
         _check_aggregate(name, before, after)
-    if Held.is_for(old) and old.limit is not None:
+    if OrderByAtEnd.is_for(old) and old.limit is not None:
         _check_limit(name, old, new, old.limit)
-    if Held.is_for(old) and isinstance(old.body, Union) and old.schema != new.schema:
+    if OrderByAtEnd.is_for(old) and isinstance(old.body, Union) and old.schema != new.schema:
         raise ChangeRefused(
             f"query {name!r} holds the rows of its UNION ALL for its end; a change cannot give it "
             "other columns",
@@ -29,7 +29,7 @@ def check_change(name: str, old: Plan, new: Plan) -> None:
 
 
 def _check_limit(name: str, old: Plan, new: Plan, limit: int) -> None:
-    """A query with a LIMIT need not hold rows that others come before: they may be gone."""
+    """Refuse a larger LIMIT and another order: the rows beyond the old LIMIT may be discarded."""
     if old.sort != new.sort or new.limit is None or new.limit > limit:
         raise ChangeRefused(
             f"query {name!r} holds no more rows for its end than its LIMIT asks for; a change "
@@ -39,7 +39,7 @@ def _check_limit(name: str, old: Plan, new: Plan, limit: int) -> None:
 
 
 def _shape(plan: Plan) -> list[object]:
-    """What of a plan no change may touch."""
+    """The parts of a plan that no change may touch."""
     shape: list[object] = [bool(plan.sort or plan.limit is not None)]
     for select in plan.selects:
         source = select.source
@@ -55,7 +55,7 @@ def _shape(plan: Plan) -> list[object]:
 
 
 def _window_shape(window: AggregateWindow | None, time: TimeAttribute | None) -> object:
-    """A count window needs a time only while there is a FIRST or a LAST."""
+    """The kind of a window; a count window needs a time only for FIRST and LAST."""
     return type(window), time.column if isinstance(window, Sliding) and time is not None else None
 
 
@@ -64,7 +64,7 @@ def _aggregates(plan: Plan) -> list[Aggregate]:
 
 
 def _check_aggregate(name: str, old: Aggregate, new: Aggregate) -> None:
-    """Groups and borders of windows stay: what has been counted could not be divided anew."""
+    """Refuse other groups and window borders: what is already counted cannot be regrouped."""
     if [key.expression for key in old.keys] != [key.expression for key in new.keys]:
         raise _refused(name, "other GROUP BY keys")
     if old.emit_empty != new.emit_empty:

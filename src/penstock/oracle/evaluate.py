@@ -1,4 +1,4 @@
-"""What an expression is worth on one row, or on one pair of rows."""
+"""Evaluates an expression on one row, or on one pair of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.sql.expressions import Call, Cast, Column, Expression, Literal
 
 @dataclass
 class Failures:
-    """How many operations gave NULL because they failed."""
+    """Counts the operations that gave NULL because they failed."""
 
     count: int = 0
 
@@ -45,7 +45,7 @@ def evaluate(expression: Expression, rows: tuple[Row, ...], failures: Failures) 
 
 
 def _case(call: Call, rows: tuple[Row, ...], failures: Failures) -> Value:
-    """The value of the first branch whose condition is true; no other is evaluated."""
+    """The value of the first branch whose condition is true; no other branch is evaluated."""
     *branches, otherwise = call.args
     for condition, value in zip(branches[::2], branches[1::2], strict=True):
         if evaluate(condition, rows, failures) is True:
@@ -107,7 +107,7 @@ def _null_if(call: Call, values: list[Value]) -> Value:
 
 
 def _substring(call: Call, values: list[Value]) -> Value:
-    """A length that is not written is a NULL literal, and then the piece runs to the end."""
+    """The substring. An omitted length is a NULL literal and means the rest of the string."""
     text, start, length = values
     to_the_end = isinstance(call.args[2], Literal) and length is None
     if text is None or start is None or (length is None and not to_the_end):
@@ -127,4 +127,4 @@ SPECIAL: dict[str, Callable[[Call, list[Value]], Value]] = {
     "null_if": _null_if,
     "substring": _substring,
 }
-"""The operations that look at NULLs themselves. For all others a NULL argument gives NULL."""
+"""The operations that handle NULLs themselves. For all others a NULL argument gives NULL."""

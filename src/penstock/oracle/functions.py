@@ -1,4 +1,4 @@
-"""The operators and functions whose arguments are not NULL; see ``docs/expressions.md``."""
+"""Operators and functions on arguments that are not NULL; see ``docs/expressions.md``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _comparison(holds: Callable[[int], bool]) -> Function:
 
 
 def _in_type(number: Value, kind: Type) -> Value:
-    """The result of an operation, in the type it has: rounded if that is a decimal or float."""
+    """The result of an operation in its type: rounded if that is a decimal or float."""
     if pa.types.is_decimal(kind):
         return decimal_in(Fraction(number), kind)
     if pa.types.is_float32(kind):
@@ -127,7 +127,7 @@ def _whole(rounding: Callable[[Fraction], int]) -> Function:
 
 def _round(call: Call, values: list[Value]) -> Value:
     number, digits = values
-    # No number has digits farther out; nothing is gained by powers of ten that fill the memory.
+    # No number has digits farther out, and a larger power of ten would not fit in memory.
     digits = max(-400, min(1200, digits))
     if isinstance(number, float) and not math.isfinite(number):
         return number
@@ -144,7 +144,7 @@ def _sqrt(call: Call, values: list[Value]) -> float:
 
 
 def _like(call: Call, values: list[Value]) -> bool:
-    """Escaped, a character stands for itself, and so does an escape that ends the pattern."""
+    """LIKE. An escaped character stands for itself, and so does an escape that ends the pattern."""
     text, pattern, escape = values
     parts: list[str] = []
     rest = iter(pattern)
@@ -157,7 +157,7 @@ def _like(call: Call, values: list[Value]) -> bool:
 
 
 def _by_character(change: Callable[[str], str]) -> Function:
-    """Change each character for itself, where it changes into one character."""
+    """A function that changes each character on its own, where it changes into one character."""
 
     def function(call: Call, values: list[Value]) -> str:
         changed = ((character, change(character)) for character in values[0])

@@ -1,8 +1,7 @@
 """A two-way window join, one tuple at a time.
 
-Of every stored tuple it is asked again at every event whether it has expired, and of every pair
-whether the stored one is live for the other: the two definitions are :meth:`JoinRun._expired` and
-:meth:`JoinRun._live`, and nothing else in this file decides which rows there are.
+At every event, :meth:`JoinRun._expired` is evaluated for every stored tuple and
+:meth:`JoinRun._live` for every pair. These two definitions alone decide which rows there are.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from penstock.streams.windows import Range, Rows, Unbounded, Window
 
 Ticks = Value
 
-# Which sides give a row when they expire unmatched.
+# The sides whose tuples are emitted when they expire unmatched.
 PADDED = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
 
 
 @dataclass
 class Record:
-    """A stored tuple: ``seq`` counts those of its side, ``matched`` says whether ON ever held."""
+    """A stored tuple: ``seq`` numbers the tuples of its side, ``matched``: ON has held for it."""
 
     position: int
     side: int
@@ -39,15 +38,15 @@ class Record:
 
 @dataclass
 class Side:
-    """One input of a join: what it holds and what has been promised about it."""
+    """One input of a join: its stored tuples and its punctuations."""
 
     scan: Scan
     source: Source
     records: list[Record] = field(default_factory=list)
     count: int = 0
     latest: Ticks = None
-    source_promise: Ticks = None
-    own_promise: Ticks = None
+    source_punctuation: Ticks = None
+    own_punctuation: Ticks = None
     ended: bool = False
 
     @property
@@ -55,12 +54,12 @@ class Side:
         return Unbounded() if self.scan.window is None else self.scan.window
 
     @property
-    def promise(self) -> Ticks:
-        """No tuple below this comes any more; None if nothing has been promised."""
-        return later(self.source_promise, self.own_promise)
+    def punctuation(self) -> Ticks:
+        """The punctuation in ticks: no further tuple is below it. None before the first one."""
+        return later(self.source_punctuation, self.own_punctuation)
 
     def time_of(self, row: Row) -> Ticks:
-        """The tuple's time, if the query needs it."""
+        """The tuple's time in ticks, if the query needs it."""
         return None if self.scan.time is None else self.ticks(row[self.scan.time.column])
 
     def ticks(self, value: Value) -> Ticks:
@@ -70,57 +69,70 @@ class Side:
         return ticks_of(value, kind, self.scan.time.factor)
 
     def value_at(self, ticks: Ticks) -> Value:
-        """The inverse: where the clock shows ``ticks``, perhaps between two values."""
+        """The value of the time attribute at a tick, perhaps between two values."""
         assert self.scan.time is not None
         one = self.ticks(1)
         return ticks / (one if isinstance(ticks, float) else Fraction(one))
 
     def reprogram(self, scan: Scan) -> None:
-        """Another window clause. Where its clock ticks faster or slower, all times do."""
+        """Change the window clause. If the clock's unit changes, all times are rescaled."""
         if self.scan.time is not None and scan.time is not None:
             old, new = self.scan.time.factor, scan.time.factor
             ratio: Value = new / old if isinstance(new, float) else Fraction(new, int(old))
             for record in self.records:
                 record.time *= ratio
-            self.latest, self.source_promise, self.own_promise = (
+            self.latest, self.source_punctuation, self.own_punctuation = (
                 None if ticks is None else ticks * ratio
-                for ticks in (self.latest, self.source_promise, self.own_promise)
+                for ticks in (self.latest, self.source_punctuation, self.own_punctuation)
             )
         self.scan = scan
 
     def punctuate(self) -> None:
-        """The window's own punctuator: the latest time seen, less the slack.
+        """Run the window's own punctuator: the latest time seen, minus the slack.
 
-        A window without SLACK has slack 0, until the source promises something itself.
+        A window without SLACK has slack 0 until the source sends its first punctuation. A derived
+        stream punctuates from the start (from -∞), so the window has no punctuator.
         """
         window = self.window
         if not isinstance(window, Range) or self.latest is None:
             return
         if window.slack is not None:
-            self.own_promise = later(self.own_promise, self.latest - window.slack)
-        elif self.source_promise is None:
-            self.own_promise = later(self.own_promise, self.latest)
+            self.own_punctuation = later(self.own_punctuation, self.latest - window.slack)
+        elif self.source_punctuation is None and not self.source.derived:
+            self.own_punctuation = later(self.own_punctuation, self.latest)
 
-    def hear_source(self) -> None:
-        """Take notice of the source's punctuations and of its end."""
+    def read_source(self) -> None:
+        """Take over the source's punctuations and its end."""
         if self.scan.time is not None:
-            promise = self.source.promise(self.scan.time.name)
-            if promise is not None:
-                self.source_promise = self.ticks(promise)
+            punctuation = self.source.punctuation(self.scan.time.name)
+            if punctuation is not None:
+                self.source_punctuation = self.ticks(punctuation)
         self.ended = self.source.ended
 
 
 def later(first: Ticks, second: Ticks) -> Ticks:
-    """The larger of two promises, None being none at all."""
+    """The larger of two punctuations; None is smaller than all."""
     if first is None or second is None:
         return second if first is None else first
     return max(first, second)
 
 
-class JoinRun:
-    """A join with the WHERE and the select list above it, running.
+def within(time: Ticks, stored: Ticks, window: Range) -> bool:
+    """Whether a tuple of this time finds a tuple stored in the window."""
+    end = stored + window.size
+    return bool(time <= end if window.inclusive else time < end)
 
-    ``late`` is told of each late tuple with its position and the name of its stream.
+
+def is_past(punctuation: Ticks, stored: Ticks, window: Range) -> bool:
+    """Whether all tuples from a punctuation on are too late for a tuple stored in the window."""
+    end = stored + window.size
+    return bool(punctuation > end if window.inclusive else punctuation >= end)
+
+
+class JoinRun:
+    """A running join with the WHERE and the select list above it.
+
+    ``late`` is called for each late tuple with its position, stream, row and reason.
     """
 
     def __init__(
@@ -140,24 +152,24 @@ class JoinRun:
             Side(self.join.right, sources[1]),
         )
         for side in self.sides:
-            side.hear_source()
+            side.read_source()
 
     @property
     def ended(self) -> bool:
         return all(side.source.ended for side in self.sides)
 
     def step(self, position: int, arrivals: dict[str, list[Row]]) -> list[Row]:
-        """The rows of one event: of its tuples first, left before right, then of its promises."""
+        """The rows of one event: of its tuples, left before right, then of its punctuations."""
         out: list[Row] = []
         for number, side in enumerate(self.sides):
             for row in arrivals.get(side.source.key, []):
                 out += self._arrive(position, number, row)
         for side in self.sides:
-            side.hear_source()
+            side.read_source()
         return out + self._expire()
 
     def change(self, select: Select) -> list[Row]:
-        """Another program from here on; the rows of what a smaller window lets go of."""
+        """Change the program; returns the rows of tuples that a smaller window expires."""
         assert isinstance(select.source, Join)
         self.select, self.join = select, select.source
         for side, scan in zip(self.sides, (self.join.left, self.join.right), strict=True):
@@ -165,11 +177,11 @@ class JoinRun:
             side.punctuate()
         return self._expire()
 
-    def promises(self) -> list[Value]:
-        """For each output column the value below which none follows, or None."""
-        return [self._output_promise(column) for column in self.select.columns]
+    def output_punctuations(self) -> list[Value]:
+        """For each output column its punctuation, or None."""
+        return [self._output_punctuation(column) for column in self.select.columns]
 
-    def _output_promise(self, column: Output) -> Value:
+    def _output_punctuation(self, column: Output) -> Value:
         reference = column.expression
         if not isinstance(reference, Column):
             return None
@@ -177,19 +189,28 @@ class JoinRun:
         time, window = side.scan.time, side.window
         if time is None or time.column != reference.index or not isinstance(window, Range):
             return None
-        # A stream that has ended has promised everything.
-        here = math.inf if side.ended else side.promise
-        there = math.inf if other.ended else other.promise
+        # The end of a stream is a punctuation of infinity.
+        here = math.inf if side.ended else side.punctuation
+        there = math.inf if other.ended else other.punctuation
         if here is None or there is None:
             return None
-        promise = min(here, there - window.size)
-        return None if promise == math.inf else side.value_at(promise)
+        if window.inclusive and isinstance(there, float) and math.isfinite(there):
+            # A sum of floats may be rounded up to the punctuation: the float below it is safe.
+            there = math.nextafter(there, -math.inf)
+        punctuation = min(here, there - window.size)
+        if punctuation == math.inf:
+            return None
+        # On a clock that ticks between two values, round up to the later one.
+        step = time.factor
+        return side.value_at(
+            punctuation if isinstance(step, float) else -(-punctuation // step) * step
+        )
 
     def _arrive(self, position: int, number: int, row: Row) -> list[Row]:
-        """A tuple arrives: what it makes expire, its pairs, and itself if it expires at once."""
+        """Take a tuple: expire others, emit its pairs, and its own row if it expires at once."""
         side, other = self.sides[number], self.sides[1 - number]
         time = side.time_of(row)
-        late_by = side.promise if isinstance(side.window, Range) else None
+        late_by = side.punctuation if isinstance(side.window, Range) else None
         side.latest = later(side.latest, time)
         if late_by is not None and time < late_by:
             attribute = side.scan.time.name if side.scan.time else ""
@@ -207,43 +228,38 @@ class JoinRun:
         return out + self._expire()
 
     def _live(self, stored: Record, probe: Record) -> bool:
-        """Whether a stored tuple that has not expired may meet one that arrives now."""
+        """Whether a stored tuple that has not expired may join one that arrives now."""
         side = self.sides[stored.side]
         window, probe_window = side.window, self.sides[probe.side].window
         if isinstance(window, Rows):
             return stored.seq >= side.count - window.size
         if isinstance(window, Unbounded):
             return True
-        return bool(
-            probe.time < stored.time + window.size
-            and (
-                probe.time >= stored.time
-                or not isinstance(probe_window, Range)
-                or stored.time < probe.time + probe_window.size
-            )
+        return within(probe.time, stored.time, window) and (
+            probe.time >= stored.time
+            or not isinstance(probe_window, Range)
+            or within(stored.time, probe.time, probe_window)
         )
 
     def _expired(self, record: Record) -> bool:
-        """Whether nobody can meet a stored tuple any more."""
+        """Whether no further tuple can join a stored tuple."""
         side, other = self.sides[record.side], self.sides[1 - record.side]
         if other.ended:
             return True
         if isinstance(side.window, Rows):
             return record.seq < side.count - side.window.size
-        if isinstance(side.window, Range):
-            return other.promise is not None and bool(
-                other.promise >= record.time + side.window.size
-            )
+        if isinstance(side.window, Range) and other.punctuation is not None:
+            return is_past(other.punctuation, record.time, side.window)
         return False
 
     def _expire(self) -> list[Row]:
-        """Let go of what has expired, and give the rows of what nobody met, oldest first."""
-        gone = [r for side in self.sides for r in side.records if self._expired(r)]
+        """Drop expired tuples, and emit the rows of the unmatched ones, oldest first."""
+        expired = [r for side in self.sides for r in side.records if self._expired(r)]
         for side in self.sides:
             side.records = [record for record in side.records if not self._expired(record)]
-        gone.sort(key=lambda record: (record.position, record.side, record.seq))
+        expired.sort(key=lambda record: (record.position, record.side, record.seq))
         out: list[Row] = []
-        for record in gone:
+        for record in expired:
             if not record.matched and record.side in PADDED[self.join.kind]:
                 out += self._rows(record, None)
         return out
@@ -262,7 +278,7 @@ class JoinRun:
         return self._rows(left, None) if self.join.kind == "semi" else self._rows(probe, stored)
 
     def _rows(self, one: Record, other: Record | None) -> list[Row]:
-        """The row of a pair, or of a tuple padded with NULLs, if WHERE lets it through."""
+        """The row of a pair, or of a tuple padded with NULLs, if it passes WHERE."""
         sides = [tuple([None] * len(side.scan.stream.schema)) for side in self.sides]
         for record in (one, other):
             if record is not None:
@@ -273,7 +289,7 @@ class JoinRun:
 def selected(
     where: Expression, columns: tuple[Output, ...], sides: tuple[Row, ...], failures: Failures
 ) -> list[Row]:
-    """The select list on one row, if WHERE is true on it."""
+    """The select list on one row, if WHERE is true on it; else no row."""
     if evaluate(where, sides, failures) is not True:
         return []
     return [tuple(evaluate(column.expression, sides, failures) for column in columns)]

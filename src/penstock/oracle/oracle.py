@@ -1,4 +1,4 @@
-"""The oracle: what every query's rows are, after any sequence of events and instructions."""
+"""The oracle: the rows of every query after any sequence of events and instructions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from penstock.errors import ChangeRefused, InputError, PenstockError
-from penstock.oracle.aggregate import Stopped
+from penstock.oracle.aggregate import QueryStopped
 from penstock.oracle.change import check_change
 from penstock.oracle.query import QueryRun
 from penstock.oracle.source import Source
 from penstock.oracle.values import Row, Value, batch_rows
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse_query
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
+from penstock.sql.parse.parser import parse_query
 from penstock.sql.plan import Plan
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
 from penstock.streams.schema import Stream
@@ -23,33 +23,33 @@ Event = Tuples | Merged | Malformed | Punctuation | End
 
 
 class Oracle:
-    """Takes events and instructions one by one and says what every query gives.
+    """Takes events and instructions one by one and computes the output of every query.
 
-    Every tuple, punctuation, malformed record, end and instruction takes one position; one that
-    is refused with an error takes none. A query that cannot go on is stopped with an error too; all
-    other queries have then taken the event.
+    Every tuple, punctuation, malformed record, end and instruction takes one position; one that is
+    refused with an error takes none. A query that fails is stopped, and the error is raised after
+    all other queries have processed the event.
 
     Parameters
     ----------
     windows_required
         Whether the streams of a join must have window clauses, as in a catalog.
     order_column
-        The order column of the run, which is the time of a stream that has no other.
+        The order column of the run: the time of a stream that has no other.
 
     Attributes
     ----------
     position
         The next position.
     rows
-        For each query by name its rows, each with its position, in inner order.
+        By query name: its rows, each with its position, in inner order.
     late
-        For each query its late tuples: position, stream, tuple.
+        By query: its late tuples, as (position, stream, tuple).
     reasons
-        For each query why each of its late tuples is late.
+        By query: the reason of each late tuple.
     dead
-        For each query its dead letters: position, stream, text or tuple, reason.
+        By query: its dead letters, as (position, stream, text or tuple, reason).
     schemas
-        For each query its output schemas, each with the position from which it is in force.
+        By query: its output schemas, each with the position from which it is in force.
 
     >>> oracle = Oracle()
     >>> oracle.create_stream(Stream.of("R", pa.schema({"x": pa.int32()})))
@@ -69,9 +69,9 @@ class Oracle:
         self._catalog = Catalog(windows_required=windows_required)
         self._order_column = order_column
         self._sources: dict[str, Source] = {}
-        # In the order they were installed, so a derived stream comes before all that read it.
+        # In order of installation, so that a derived stream comes before its readers.
         self._queries: dict[str, QueryRun] = {}
-        self._stopped: Stopped | None = None
+        self._stopped: QueryStopped | None = None
 
     def create_stream(self, stream: Stream) -> None:
         """Declare a stream that tuples can be pushed to."""
@@ -81,22 +81,22 @@ class Oracle:
         self._take_position()
 
     def derive(self, name: str, text: str) -> None:
-        """``CREATE STREAM name AS text``."""
+        """Run ``CREATE STREAM name AS text``."""
         self._check_new_name(name)
         plan = self._bind(text)
         bounded = all(scan.stream.bounded for scan in plan.scans)
         stream = Stream.of(name, plan.schema, bounded=bounded, derived=True)
         self._catalog.add(stream)
         source = self._sources[name.lower()] = Source(stream, derived=True)
-        self._tell_readers(self._start(name, plan), source)
+        self._punctuate_derived(self._start(name, plan), source)
 
     def install(self, name: str, text: str, order: str | None = None) -> None:
-        """Start a query. The rows are in inner order, whatever order it asks for."""
+        """Start a query. Its rows are in inner order, whatever EMIT ORDER it has."""
         self._check_new_name(name)
         self._start(name, self._bind(text))
 
     def change(self, name: str, text: str) -> None:
-        """Give a running query another text; its windows are kept."""
+        """Change a running query; it keeps its windows."""
         query = self._query(name)
         plan = self._bind(text)
         check_change(name, query.plan, plan)
@@ -109,10 +109,10 @@ class Oracle:
         if plan.schema != query.plan.schema:
             self.schemas[query.name].append((position, plan.schema))
         self._run(position, {}, changed=(query, plan))
-        self._settle()
+        self._raise_stopped()
 
     def drop(self, name: str) -> None:
-        """Stop a query, or forget a derived stream that nobody reads."""
+        """Stop a query, or drop a derived stream without readers."""
         self._query(name)
         readers = [query.name for query in self._queries.values() if name.lower() in query.reads]
         if readers:
@@ -126,28 +126,37 @@ class Oracle:
         self._take_position()
 
     def tuples(self, stream: str, batch: pa.RecordBatch) -> None:
-        """Tuples of one stream, in arrival order."""
+        """Push tuples of one stream, in arrival order."""
         source = self._open(stream)
         for row in batch_rows(batch, source.stream):
-            self._run(self._take_position(), {source.key: [row]})
-        self._settle()
+            self._arrive(source, row)
+        self._raise_stopped()
 
     def merged(
         self, streams: tuple[str, ...], batches: tuple[pa.RecordBatch, ...], which: Iterable[int]
     ) -> None:
-        """Tuples of several streams, interleaved as ``which`` says."""
+        """Push tuples of several streams, interleaved as ``which`` says."""
         sources = [self._open(stream) for stream in streams]
         waiting = [
             iter(batch_rows(batch, source.stream))
             for batch, source in zip(batches, sources, strict=True)
         ]
         for index in which:
-            row = next(waiting[index])
-            self._run(self._take_position(), {sources[index].key: [row]})
-        self._settle()
+            self._arrive(sources[index], next(waiting[index]))
+        self._raise_stopped()
+
+    def _arrive(self, source: Source, row: Row) -> None:
+        """Push a tuple, unless it is too far ahead of its stream."""
+        position, reason = self._take_position(), source.too_far(row)
+        if reason is None:
+            self._run(position, {source.key: [row]})
+            return
+        for query in self._queries.values():
+            if source.key in query.reads:
+                query.dead.append((position, source.stream.name, row, reason))
 
     def malformed(self, stream: str, text: str, reason: str) -> None:
-        """A record that is no tuple of the stream."""
+        """Push a record that does not fit the stream."""
         source = self._open(stream)
         position = self._take_position()
         for query in self._queries.values():
@@ -155,7 +164,7 @@ class Oracle:
                 query.malformed(position, source.stream.name, text, reason)
 
     def punctuate(self, stream: str, value: Value, attribute: str | None = None) -> None:
-        """A promise that no further tuple has a smaller attribute."""
+        """Push a punctuation: no further tuple has a smaller attribute."""
         source = self._open(stream)
         if attribute is not None and source.stream.index_of(attribute) is None:
             raise InputError(
@@ -169,24 +178,24 @@ class Oracle:
             )
         source.punctuate(attribute, value)
         self._run(self._take_position(), {})
-        self._settle()
+        self._raise_stopped()
 
     def end(self, stream: str | None = None) -> None:
-        """The stream has no further tuples; without a name, no stream has."""
+        """End a stream; without a name, end all streams."""
         pushed = [source for source in self._sources.values() if not source.derived]
         for source in [self._open(stream)] if stream is not None else pushed:
             if not source.ended:
                 source.ended = True
                 self._run(self._take_position(), {})
-        self._settle()
+        self._raise_stopped()
 
     def feed(self, events: Iterable[Event]) -> None:
-        """Take events in arrival order. Instructions have methods of their own."""
-        stopped: Stopped | None = None
+        """Process events in arrival order. Instructions have methods of their own."""
+        stopped: QueryStopped | None = None
         for event in events:
             try:
                 self._feed(event)
-            except Stopped as error:
+            except QueryStopped as error:
                 stopped = stopped or error
         if stopped is not None:
             raise stopped
@@ -204,7 +213,7 @@ class Oracle:
             self.end(event.stream)
 
     def failures(self, name: str) -> int:
-        """How many operations of a running query gave NULL because they failed."""
+        """The number of operations of a running query that gave NULL because they failed."""
         return self._query(name).failures.count
 
     def _run(
@@ -213,7 +222,7 @@ class Oracle:
         arrivals: dict[str, list[Row]],
         changed: tuple[QueryRun, Plan] | None = None,
     ) -> None:
-        """One event: every query takes it; the rows of a derived stream arrive with it."""
+        """Process one event in every query; the rows of a derived stream arrive with it."""
         for key, query in self._queries.items():
             if query.failure is not None:
                 continue
@@ -222,37 +231,38 @@ class Oracle:
                     out = query.change(position, changed[1])
                 else:
                     out = query.step(position, arrivals)
-            except Stopped as stopped:
+            except QueryStopped as stopped:
                 query.failure = stopped
                 self._stopped = self._stopped or stopped
                 continue
             if key in self._sources:
                 arrivals[key] = out
-                self._tell_readers(query, self._sources[key])
+                self._punctuate_derived(query, self._sources[key])
 
-    def _settle(self) -> None:
-        """Tell that a query was stopped, once every other one has taken all there was."""
+    def _raise_stopped(self) -> None:
+        """Raise the error of a stopped query, after all others have processed the event."""
         stopped, self._stopped = self._stopped, None
         if stopped is not None:
             raise stopped
 
-    def _tell_readers(self, query: QueryRun, source: Source) -> None:
-        """What can be promised of a derived stream after its rows, and whether it has ended."""
-        for name, promise in zip(source.stream.schema.names, query.promises(), strict=True):
-            if promise is not None:
-                source.punctuate(name, promise)
+    def _punctuate_derived(self, query: QueryRun, source: Source) -> None:
+        """Update a derived stream's punctuations and end after its rows."""
+        names = source.stream.schema.names
+        for name, value in zip(names, query.output_punctuations(), strict=True):
+            if value is not None:
+                source.punctuate(name, value)
         source.ended = query.ended
 
     def _start(self, name: str, plan: Plan) -> QueryRun:
         query = self._queries[name.lower()] = QueryRun(name, plan, self._sources)
-        # A name that was dropped and is used again goes on with the same lists.
+        # A name that is used again after a drop continues the same lists.
         query.rows = self.rows.setdefault(name, query.rows)
         query.late = self.late.setdefault(name, query.late)
         query.reasons = self.reasons.setdefault(name, query.reasons)
         query.dead = self.dead.setdefault(name, query.dead)
         position = self._take_position()
         self.schemas.setdefault(name, []).append((position, plan.schema))
-        # A stream that has ended before is answered at once.
+        # A query over ended streams is answered at once.
         query.step(position, {})
         return query
 
@@ -278,7 +288,7 @@ class Oracle:
         return self._queries[name.lower()]
 
     def _open(self, stream: str) -> Source:
-        """The stream that an event is of: one that is pushed to and has not ended."""
+        """The stream of an event: one that can be pushed to and has not ended."""
         source = self._sources.get(stream.lower())
         if source is None or source.derived:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Rows in order: by the keys of their group, or as ORDER BY says."""
+"""The order of rows: by group keys, or by ORDER BY."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compare_values(left: Value, right: Value) -> int:
 
 
 def compare_rows(left: Sequence[Value], right: Sequence[Value]) -> int:
-    """By the first values that differ."""
+    """Compare by the first values that differ: -1, 0 or 1."""
     for one, other in zip(left, right, strict=True):
         order = compare_values(one, other)
         if order:
@@ -39,7 +39,7 @@ by_values = cmp_to_key(compare_rows)
 
 @dataclass(frozen=True)
 class Ordering:
-    """ORDER BY and LIMIT: rows that no key tells apart stay as they came."""
+    """ORDER BY and LIMIT. The sort is stable."""
 
     sort: tuple[SortKey, ...] = ()
     limit: int | None = None
@@ -49,8 +49,8 @@ class Ordering:
         return cls(plan.sort, plan.limit)
 
     def apply(self, rows: list[Sides], failures: Failures) -> list[Sides]:
-        """The rows that are left, in order. Keys are over what the rows are made of."""
-        # Sorting by the last key first makes the first one count most.
+        """The rows that remain, in order. Keys are expressions over the rows' inputs."""
+        # Stable sorts from the last key to the first make the first key the most significant.
         for key in reversed(self.sort):
             rows = self._sorted(rows, key, failures)
         return rows if self.limit is None else rows[: self.limit]

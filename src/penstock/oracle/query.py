@@ -1,18 +1,19 @@
-"""One query, run one event at a time over its plan."""
+"""Runs one query over its plan, one event at a time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
 
-from penstock.oracle.aggregate import Stopped, gathered
-from penstock.oracle.counted import CountRun, JoinInput, ScanInput, WholeRun, every_column
+from penstock.errors import InputError
+from penstock.oracle.aggregate import QueryStopped, concat_rows
+from penstock.oracle.count_windows import CountRun, JoinInput, ScanInput, WholeRun, every_column
 from penstock.oracle.evaluate import Failures
-from penstock.oracle.held import Held
 from penstock.oracle.join import JoinRun, selected
 from penstock.oracle.order import Ordering
-from penstock.oracle.sliding import SlidingRun
+from penstock.oracle.order_by_at_end import OrderByAtEnd
 from penstock.oracle.source import Source
+from penstock.oracle.time_windows import SlidingRun
 from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select
@@ -20,12 +21,12 @@ from penstock.streams.windows import Sliding, SlidingRows, TimeAttribute
 
 Sources = dict[str, Source]
 
-# A clock of integers shows less than this either way, so that no time plus a window overflows.
+# The limit of integer ticks in both directions, so that no time plus a window overflows.
 CLOCK_END = 2**62
 
 
 class SelectRun:
-    """Selection and projection of a stream, running."""
+    """A running selection and projection of a stream."""
 
     def __init__(self, select: Select, source: Source, failures: Failures) -> None:
         self.select = select
@@ -44,15 +45,15 @@ class SelectRun:
         return out
 
     def change(self, select: Select) -> list[Row]:
-        """Another program from here on."""
+        """Change the program."""
         self.select = select
         return []
 
-    def promises(self) -> list[Value]:
-        """What is promised of a column is promised of an output that is nothing but that column."""
+    def output_punctuations(self) -> list[Value]:
+        """The punctuation of each output that is just a column; None for other expressions."""
         names = self.source.stream.schema.names
         return [
-            self.source.promise(names[column.expression.index])
+            self.source.punctuation(names[column.expression.index])
             if isinstance(column.expression, Column)
             else None
             for column in self.select.columns
@@ -63,9 +64,9 @@ Branch = SelectRun | JoinRun | SlidingRun | CountRun | WholeRun
 
 
 class QueryRun:
-    """A query, running: its rows, late tuples and dead letters, each with its position.
+    """A running query: its rows, late tuples and dead letters, each with its position.
 
-    ``reasons`` says of each late tuple why it is. ``failure`` is what has stopped the query.
+    ``reasons`` has the reason of each late tuple. ``failure`` is the error that stopped the query.
     """
 
     def __init__(self, name: str, plan: Plan, sources: Sources) -> None:
@@ -78,20 +79,26 @@ class QueryRun:
         self.late: list[tuple[int, str, Row]] = []
         self.reasons: list[str] = []
         self.dead: list[tuple[int, str, str | Row, str]] = []
-        self.held = Held(plan) if Held.is_for(plan) else None
+        self.order_by_at_end = OrderByAtEnd(plan) if OrderByAtEnd.is_for(plan) else None
         self.branches = [self._start(select) for select in self._selects]
 
     @property
     def _selects(self) -> tuple[Select, ...]:
-        return self.plan.selects if self.held is None else self.held.selects
+        return self.plan.selects if self.order_by_at_end is None else self.order_by_at_end.selects
 
     @property
     def _ordering(self) -> Ordering:
-        """What is left to the aggregates to put in order."""
-        return Ordering() if self.held is not None else Ordering.of(self.plan)
+        """The ORDER BY and LIMIT that aggregates apply to each window."""
+        return Ordering() if self.order_by_at_end is not None else Ordering.of(self.plan)
 
     def _start(self, select: Select) -> Branch:
         source = select.source
+        if isinstance(source, Scan) and source.through is not None:
+            raise InputError(
+                f"the oracle does not know what {source.through.block}() means: it is a block of "
+                "your own",
+                "Compare its rows with what you expect of it.",
+            )
         if isinstance(source, Scan):
             return SelectRun(select, self._source(source), self.failures)
         if isinstance(source, Join):
@@ -126,7 +133,7 @@ class QueryRun:
 
     @property
     def reads(self) -> set[str]:
-        """The streams it reads itself, by key."""
+        """The streams that the query reads directly, by key."""
         return {scan.stream.name.lower() for scan in self.plan.scans}
 
     @property
@@ -134,7 +141,7 @@ class QueryRun:
         return all(branch.ended for branch in self.branches)
 
     def step(self, position: int, arrivals: dict[str, list[Row]]) -> list[Row]:
-        """The rows of one event, those of an earlier branch of a union first."""
+        """The rows of one event, those of earlier branches of a union first."""
         seen = {
             key: [row for row in rows if self._has_time(position, key, row)]
             for key, rows in arrivals.items()
@@ -143,23 +150,23 @@ class QueryRun:
         return self._give(position, (branch.step(position, seen) for branch in self.branches))
 
     def _give(self, position: int, parts: Iterable[list[Row]]) -> list[Row]:
-        """Give rows, or hold them until the end if only then their order is known."""
+        """Emit rows, or hold them until the end if their order is only known then."""
         try:
-            out = gathered(parts)
-        except Stopped as stopped:
+            out = concat_rows(parts)
+        except QueryStopped as stopped:
             self.rows += [(position, row) for row in stopped.rows]
             raise
-        if self.held is not None:
-            out = self.held.take(out, self.ended, self.failures)
+        if self.order_by_at_end is not None:
+            out = self.order_by_at_end.take(out, self.ended, self.failures)
         self.rows += [(position, row) for row in out]
         return out
 
     def malformed(self, position: int, stream: str, text: str, reason: str) -> None:
-        """Note a record that is no tuple of a stream it reads."""
+        """Add a dead letter: a record that does not fit a stream that the query reads."""
         self.dead.append((position, stream, text, reason))
 
     def _has_time(self, position: int, key: str, row: Row) -> bool:
-        """Whether the query sees the tuple: without a time that it needs, it is a dead letter."""
+        """Whether the tuple has the time that the query needs; otherwise it is a dead letter."""
         for scan, time in _times(self.plan):
             if scan.stream.name.lower() != key:
                 continue
@@ -170,10 +177,10 @@ class QueryRun:
         return True
 
     def change(self, position: int, plan: Plan) -> list[Row]:
-        """Another program from this position on, with the windows kept."""
+        """Change the program from this position on; the windows stay."""
         self.plan = plan
-        if self.held is not None:
-            self.held.program(plan)
+        if self.order_by_at_end is not None:
+            self.order_by_at_end.program(plan)
         return self._give(position, self._changed())
 
     def _changed(self) -> Iterator[list[Row]]:
@@ -183,12 +190,12 @@ class QueryRun:
             else:
                 yield branch.change(select, self._ordering)
 
-    def promises(self) -> list[Value]:
-        """For each output column the smallest promise of all branches; None if one has none."""
-        if self.held is not None:
+    def output_punctuations(self) -> list[Value]:
+        """For each output column the smallest punctuation of all branches; None if one has none."""
+        if self.order_by_at_end is not None:
             return [None for _ in self.plan.schema]
         branches = [
-            [math.inf] * len(self.plan.schema) if branch.ended else branch.promises()
+            [math.inf] * len(self.plan.schema) if branch.ended else branch.output_punctuations()
             for branch in self.branches
         ]
         smallest: list[Value] = []
@@ -199,7 +206,7 @@ class QueryRun:
 
 
 def _times(plan: Plan) -> list[tuple[Scan, TimeAttribute]]:
-    """The inputs whose time the query needs, with where it is."""
+    """The inputs whose time the query needs, with their time attributes."""
     found = [(scan, scan.time) for scan in plan.scans]
     for select in plan.selects:
         if isinstance(select.source, Aggregate) and isinstance(select.source.source, Scan):
@@ -208,11 +215,13 @@ def _times(plan: Plan) -> list[tuple[Scan, TimeAttribute]]:
 
 
 def _no_time(scan: Scan, time: TimeAttribute, value: Value) -> str | None:
-    """Why a value is no time on the query's clock; None if it is one."""
+    """Why a value is no valid time on the query's clock; None if it is valid."""
     if value is None:
         return f"NULL in time attribute {time.name}"
     if value != value:
         return f"NaN in time attribute {time.name}"
+    if value in (math.inf, -math.inf):
+        return f"{'-' if value < 0 else ''}Infinity in time attribute {time.name}"
     tick = ticks_of(value, scan.stream.schema.field(time.column).type, time.factor)
     if isinstance(time.factor, int) and not -CLOCK_END < tick < CLOCK_END:
         return f"{time.name} does not fit the query's clock"

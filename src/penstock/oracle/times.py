@@ -1,7 +1,7 @@
-"""Days, clocks and zones: the calendar behind the date and timestamp functions.
+"""Calendar and time zones for the date and timestamp functions.
 
-A *clock reading* is a count of nanoseconds since 1970-01-01 00:00 as a clock in the zone shows it.
-The calendar is Gregorian for all years, before 1582 and after 9999 as well.
+A *clock reading* is the number of nanoseconds since 1970-01-01 00:00 that a clock in the zone
+shows. The calendar is Gregorian for all years, also before 1582 and after 9999.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.oracle.values import Type
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 NANOSECONDS = {"s": SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}
-FOUR_CENTURIES = 146_097  # in days; the calendar repeats itself then
+FOUR_CENTURIES = 146_097  # in days: the period of the calendar
 EPOCH = datetime(1970, 1, 1)
 
 
@@ -47,13 +47,13 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def last_day(year: int, month: int) -> int:
-    """How many days a month has."""
+    """The number of days of a month."""
     following = (year + 1, 1) if month == 12 else (year, month + 1)
     return days_of(*following, 1) - days_of(year, month, 1)
 
 
 def zone_of(name: str) -> tzinfo:
-    """The zone with this Arrow name: a name of the zone database or a fixed offset."""
+    """The zone with this Arrow name: a name of the IANA database or a fixed offset."""
     fixed = re.fullmatch(r"([+-])(\d\d):?(\d\d)", name)
     if fixed:
         offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
@@ -62,7 +62,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def _within_datetime(nanoseconds: int) -> datetime:
-    """The datetime of a count, moved by whole four centuries into the years Python has."""
+    """The datetime of a count, shifted by multiples of 400 years into Python's range."""
     days = nanoseconds // DAY
     if not days_of(2, 1, 1) <= days < days_of(9999, 1, 1):
         near = days_of(9170 if days > 0 else 370, 1, 1)
@@ -71,7 +71,7 @@ def _within_datetime(nanoseconds: int) -> datetime:
 
 
 def offset_at(instant: int, zone: str | None) -> int:
-    """By how many nanoseconds the clocks of a zone are ahead of UTC at an instant."""
+    """The zone's offset from UTC at an instant, in nanoseconds."""
     if zone is None:
         return 0
     offset = _within_datetime(instant).replace(tzinfo=UTC).astimezone(zone_of(zone)).utcoffset()
@@ -82,7 +82,7 @@ def offset_at(instant: int, zone: str | None) -> int:
 def instant_of(clock: int, zone: str | None) -> int:
     """The instant at which a zone's clocks show ``clock``.
 
-    The first, if they show it twice; if they skip it, as if they had not yet been put forward.
+    If they show it twice, the first; if they skip it, as though they had not been put forward.
     """
     if zone is None:
         return clock
@@ -100,7 +100,7 @@ def clock_of(value: int, kind: Type) -> int:
 
 
 def truncated(clock: int, unit: str) -> int:
-    """A clock reading cut to the start of its year, quarter, month, week, day, hour, …"""
+    """A clock reading truncated to its year, quarter, month, week, day, hour, …"""
     if unit in ("hour", "minute", "second"):
         return clock - clock % ({"hour": 3600, "minute": 60, "second": 1}[unit] * SECOND)
     days = clock // DAY
@@ -117,7 +117,7 @@ def truncated(clock: int, unit: str) -> int:
 
 
 def date_trunc(value: int, kind: Type, unit: str) -> int:
-    """The instant, in nanoseconds, at which the unit that ``value`` falls into begins."""
+    """The start of the unit that ``value`` falls into, as an instant in nanoseconds."""
     clock = clock_of(value, kind)
     start = truncated(clock, unit)
     if pa.types.is_date32(kind):
@@ -125,20 +125,20 @@ def date_trunc(value: int, kind: Type, unit: str) -> int:
     instant = value * NANOSECONDS[kind.unit]
     offset = clock - instant
     if unit in ("hour", "minute", "second") and offset_at(start - offset, kind.tz) == offset:
-        # An hour that the clocks go through twice is two hours.
+        # An hour that the clocks repeat is two hours.
         return start - offset
     return instant_of(start, kind.tz)
 
 
 def date_text(days: int) -> str:
-    """A date as it is written: ``2024-01-31``; years above 9999 and below 0 have their sign."""
+    """A date as text: ``2024-01-31``; years above 9999 and below 0 have a sign."""
     year, month, day = civil(days)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
 def timestamp_text(value: int, kind: Type) -> str:
-    """A timestamp as it is written: ``2024-01-31 12:00:00.5+02:00``.
+    """A timestamp as text: ``2024-01-31 12:00:00.5+02:00``.
 
     >>> timestamp_text(1_500, pa.timestamp("ms", "Europe/Berlin"))
     '1970-01-01 01:00:01.5+01:00'
@@ -167,7 +167,7 @@ TIME = re.compile(
 
 
 def read_date(text: str) -> int:
-    """The days of a written date; anything else fails."""
+    """The days of a date in text; any other text fails."""
     match = DATE.fullmatch(text)
     if match is None:
         raise Failure
@@ -175,9 +175,9 @@ def read_date(text: str) -> int:
 
 
 def read_timestamp(text: str, kind: Type) -> int:
-    """The units of a written timestamp, a finer fraction rounded down; anything else fails.
+    """The units of a timestamp in text, finer fractions rounded down; any other text fails.
 
-    Without an offset in the text, the clock is read as UTC. An offset needs a type with a zone.
+    A text without an offset is UTC. A text with an offset needs a type with a zone.
     """
     match = TIME.fullmatch(text)
     if match is None or (match["zone"] and kind.tz is None):

@@ -1,7 +1,7 @@
 """Arrow arrays as plain Python values.
 
-A value is None, bool, int, float, ``Decimal``, str or bytes. A date is its days since 1970-01-01, a
-timestamp its units since then, an interval its microseconds: ``datetime`` knows no nanoseconds.
+A value is None, bool, int, float, ``Decimal``, str or bytes. A date is the days since 1970-01-01, a
+timestamp its units since then, an interval its microseconds: ``datetime`` has no nanoseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.streams.schema import Stream
 
 Value = Any
-Type = Any  # an Arrow type; which attributes it has (unit, scale, …) depends on the type
+Type = Any  # an Arrow type; its attributes (unit, scale, …) depend on the type
 Row = tuple[Value, ...]
 
 
@@ -43,8 +43,8 @@ def batch_rows(batch: pa.RecordBatch, stream: Stream) -> list[Row]:
 def ticks_of(value: Value, kind: Type, factor: int | float) -> Value:
     """A value of a time attribute on the query's clock.
 
-    A clock of floats (whose factor is a float) shows the double nearest to the value; any other
-    counts with the physical value: of a decimal, its unscaled integer.
+    A clock of floats (its factor is a float) shows the double nearest to the value. Any other
+    counts the physical value: for a decimal, its unscaled integer.
 
     >>> from decimal import Decimal
     >>> ticks_of(Decimal("1.50"), pa.decimal128(5, 2), 2)

@@ -1,4 +1,4 @@
-"""Arrow's types by Penstock's names, and what can be asked of them."""
+"""Arrow types under Penstock's names, and properties of them."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ INTERVAL = pa.duration("us")
 NULL = pa.null()
 
 TIME_UNITS = ("s", "ms", "us", "ns")
-"""Units of timestamps, the coarsest first."""
+"""Units of timestamps, from coarse to fine."""
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether it is an integer, a float or a decimal."""
+    """Whether the type is an integer, a float or a decimal."""
     return bool(arrow.is_integer(kind) or arrow.is_floating(kind) or arrow.is_decimal(kind))
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Whether it is a date or a timestamp."""
+    """Whether the type is a date or a timestamp."""
     return bool(arrow.is_date(kind) or arrow.is_timestamp(kind))
 
 
 def digits_of(kind: pa.DataType) -> tuple[int, int]:
-    """A decimal's precision and scale."""
+    """The precision and scale of a decimal."""
     assert isinstance(kind, pa.Decimal128Type)
     return int(kind.precision), int(kind.scale)
 
 
 def unit_of(kind: pa.DataType) -> str:
-    """A timestamp's unit."""
+    """The unit of a timestamp."""
     assert isinstance(kind, pa.TimestampType)
     return str(kind.unit)
 
 
 def zone_of(kind: pa.DataType) -> str | None:
-    """A timestamp's zone; None for one without, and for any other type."""
+    """The zone of a timestamp; None for other types and for timestamps without one."""
     return kind.tz if isinstance(kind, pa.TimestampType) else None
 
 
 def timestamp_type(unit: str, zone: str | None = None) -> pa.DataType:
-    """A timestamp of that unit and zone."""
+    """The timestamp type with this unit and zone."""
     return cast("pa.DataType", pa.timestamp(cast("Any", unit), zone))
 
 

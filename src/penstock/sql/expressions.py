@@ -1,8 +1,8 @@
-"""Typed expressions: what the binder makes of the SQL, and what the engines and the oracle read.
+"""Typed expressions: the output of the binder, read by the compiler and the oracle.
 
-Every implicit conversion has been made explicit: the two sides of a comparison have one type, the
-arguments of an arithmetic operator have the type it computes in. What each operator means, NULLs,
-NaNs and failures included, is in ``docs/expressions.md``.
+Every implicit conversion is explicit: both sides of a comparison have one type, the arguments of an
+arithmetic operator have the type it computes in. ``docs/expressions.md`` defines each operator,
+with NULLs, NaNs and failures.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import pyarrow as pa
 class Column:
     """Column ``index`` of an input: side 0 is the left or only input, side 1 the right one.
 
-    ``alias`` is the name of the input in the query, for showing the column to a reader.
+    ``alias`` is the name of the input in the query, for display. Types are compared, but not
+    hashed: Arrow makes a text of a type for that.
     """
 
     side: int
     index: int
     name: str
-    type: pa.DataType
+    type: pa.DataType = field(hash=False)
     alias: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -34,12 +35,12 @@ class Column:
 class Literal:
     """A constant, as a physical value.
 
-    None, bool, int, float, ``decimal.Decimal``, str or bytes; a date is its days since 1970-01-01,
+    None, bool, int, float, ``decimal.Decimal``, str or bytes; a date is the days since 1970-01-01,
     a timestamp its units since then, a duration its microseconds.
     """
 
     value: object
-    type: pa.DataType
+    type: pa.DataType = field(hash=False)
 
     def __str__(self) -> str:
         return "NULL" if self.value is None else repr(self.value)
@@ -47,11 +48,11 @@ class Literal:
 
 @dataclass(frozen=True)
 class Call:
-    """An operator or a function, by the name it has in ``docs/expressions.md``."""
+    """A call of an operator or a function, by its name in ``docs/expressions.md``."""
 
     op: str
     args: tuple[Expression, ...]
-    type: pa.DataType
+    type: pa.DataType = field(hash=False)
 
     def __str__(self) -> str:
         infix = INFIX.get(self.op)
@@ -62,10 +63,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Cast:
-    """A conversion to ``type``, written or implied. A value that does not fit becomes NULL."""
+    """A conversion to ``type``, explicit or implicit. A value that does not fit becomes NULL."""
 
     arg: Expression
-    type: pa.DataType
+    type: pa.DataType = field(hash=False)
 
     def __str__(self) -> str:
         return f"cast({self.arg} as {self.type})"
@@ -100,14 +101,14 @@ def children(expression: Expression) -> tuple[Expression, ...]:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """The expression and everything below it, outermost first."""
+    """Yield the expression and all its descendants, outermost first."""
     yield expression
     for child in children(expression):
         yield from walk(child)
 
 
 def rebuild(expression: Expression, replace: Callable[[Expression], Expression]) -> Expression:
-    """The same expression with ``replace`` applied to each direct argument."""
+    """The expression with ``replace`` applied to each direct argument."""
     if isinstance(expression, Call):
         return Call(expression.op, tuple(map(replace, expression.args)), expression.type)
     if isinstance(expression, Cast):
@@ -116,12 +117,12 @@ def rebuild(expression: Expression, replace: Callable[[Expression], Expression])
 
 
 def sides(expression: Expression) -> frozenset[int]:
-    """Which inputs it reads."""
+    """The inputs that the expression reads."""
     return frozenset(node.side for node in walk(expression) if isinstance(node, Column))
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """The terms of a conjunction; nothing for TRUE."""
+    """The terms of a conjunction; none for TRUE."""
     if isinstance(expression, Call) and expression.op == "and":
         return tuple(term for arg in expression.args for term in conjuncts(arg))
     return () if expression == TRUE else (expression,)
@@ -136,7 +137,7 @@ SHALLOW = 16
 
 
 def chain(op: str, terms: tuple[Expression, ...]) -> Expression:
-    """The terms joined by AND or OR: from the left, or in halves where that would go too deep."""
+    """The terms joined by AND or OR: from the left, or as a balanced tree if that is too deep."""
     if len(terms) > SHALLOW:
         middle = len(terms) // 2
         return Call(op, (chain(op, terms[:middle]), chain(op, terms[middle:])), pa.bool_())

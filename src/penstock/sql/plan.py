@@ -1,44 +1,77 @@
-"""The bound query: what is asked, before anything is decided about how to answer it.
+"""The bound query: what it computes, before any decision on how.
 
-The oracle runs exactly this. Engines run a program that ``penstock.program`` makes of it.
+The oracle runs exactly this. Engines run the program that ``penstock.program`` compiles from it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.sql.expressions import TRUE, Expression
+from penstock.streams.display import one_line
 from penstock.streams.schema import Stream
 from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute, Window
+
+JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
+ORDERS = ("none", "outer", "inner")
+"""The values of EMIT ORDER."""
+INVERTIBLE = ("avg", "count", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp")
+"""The aggregates from which values can be subtracted when a window moves on."""
+CALLS = (*INVERTIBLE, "first", "last", "max", "min")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a block of the user's own: a column of the stream, or a constant."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Through:
+    """A block of the user's own that a stream goes through.
+
+    The rows that it gives have the columns of the stream. ``implementation`` is where its class is,
+    ``module:Class``.
+    """
+
+    block: str
+    implementation: str
+    arguments: tuple[Argument, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{one.name} => {one.value}" for one in self.arguments)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A stream as named in FROM, with its window clause.
+    """A stream in FROM, with its window clause.
 
-    ``window`` is None where the clause is missing and none is needed (no join). ``time`` is set
-    when the query needs the tuple's time: when it or the other side of its join has a Range.
+    ``window`` is None if there is no clause and none is needed (no join). ``time`` is set if the
+    query needs the tuple's time: it or the other side of its join has a Range.
     """
 
     stream: Stream
     alias: str
     window: Window | None = None
     time: TimeAttribute | None = None
+    through: Through | None = None
 
 
 @dataclass(frozen=True)
 class Join:
-    """A two-way window join. ``kind``: inner, left, right, full, semi, anti (of the left side).
+    """A two-way window join. ``kind`` is one of JOIN_KINDS (semi and anti: of the left side).
 
     ``on`` is a bool expression over sides 0 and 1. ``float_clock``: ticks are floats, not ints.
 
-    The rest is filled in by the rewrite rules and means the same as ``on`` taken together:
-    ``filters`` (what one side alone must satisfy to find partners at all), ``compiled`` (what a
-    kernel evaluates) and ``residual`` (what is evaluated on the pairs that are left).
-    ``columns`` are the columns of each side that anything after the join reads; expressions after
-    the join count in them. None: all.
+    Rewrite rules fill in the rest, which together means the same as ``on``: ``filters`` (what one
+    side alone must satisfy to find partners at all), ``compiled`` (what a kernel evaluates) and
+    ``residual`` (what is evaluated on the remaining pairs). ``columns`` are the columns of each
+    side that anything after the join reads; expressions after the join index into them. None: all.
     """
 
     kind: str
@@ -53,10 +86,10 @@ class Join:
 
 
 def border_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a window's borders, by that of its attribute.
+    """The type of a window's borders, by the type of its attribute.
 
-    A border lies up to a window's length off any value: below 0 for an unsigned attribute, beyond
-    the largest of a short one. So integers give int64, and decimals have 18 digits.
+    A border lies up to a window's length away from any value: below 0 for an unsigned attribute,
+    above the maximum for a short one. So integers give int64, and decimals have 18 digits.
 
     >>> border_type(pa.uint8()), border_type(pa.decimal128(5, 2)), border_type(pa.timestamp("s"))
     (DataType(int64), Decimal128Type(decimal128(18, 2)), TimestampType(timestamp[s]))
@@ -68,10 +101,9 @@ def border_type(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate of the rows of one group: ``name(argument) FILTER (WHERE condition)``.
+    """An aggregate over the rows of one group: ``name(argument) FILTER (WHERE condition)``.
 
-    ``name`` is one of count, sum, avg, min, max, var_pop, var_samp, stddev_pop, stddev_samp, first,
-    last. ``argument`` None is ``COUNT(*)``. ``distinct`` is for count alone.
+    ``name`` is one of CALLS. ``argument`` None is ``COUNT(*)``. ``distinct`` is for count only.
     """
 
     name: str
@@ -83,22 +115,22 @@ class Call:
     def __str__(self) -> str:
         inner = "*" if self.argument is None else str(self.argument)
         distinct = "DISTINCT " if self.distinct else ""
-        kept = "" if self.condition == TRUE else f" FILTER (WHERE {self.condition})"
-        return f"{self.name.upper()}({distinct}{inner}){kept}"
+        filtered = "" if self.condition == TRUE else f" FILTER (WHERE {self.condition})"
+        return f"{self.name.upper()}({distinct}{inner}){filtered}"
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """The rows of a source for which ``where`` is true, by window and by group.
+    """An aggregate over the rows of a source for which ``where`` is true, by window and by group.
 
-    ``window`` is None where the input is bounded and answered at its end. ``time`` is the window
+    ``window`` is None if the input is bounded and answered at its end. ``time`` is the window
     attribute of a :class:`Sliding`; a count window may have one too, for FIRST and LAST.
 
-    Its columns are those of :attr:`schema`: the keys, the calls, and of a window where it begins
-    and where it ends (of a count window, in tuples of the stream). A group is one row for a window
-    in which it has a tuple; windows come oldest first, the groups of one by their keys, ascending,
-    NULL first. Without keys a window in which nothing passed has no row unless ``emit_empty``; the
-    whole of a bounded input has one always.
+    The columns are those of :attr:`schema`: the keys, the calls, and the start and end of the
+    window (for a count window, in tuples of the stream). A group has one row for each window in
+    which it has a tuple. Windows come oldest first, and groups within a window in ascending order
+    of their keys, NULL first. Without keys, a window without tuples has a row only with
+    ``emit_empty``; a whole bounded input always has one.
     """
 
     source: Scan | Join
@@ -124,7 +156,7 @@ class Aggregate:
 
     @property
     def window_column(self) -> int:
-        """The column that tells windows apart: where they end. Count windows may begin alike."""
+        """The column that identifies a window: its end. Count windows may have equal starts."""
         assert self.window is not None
         return len(self.keys) + len(self.calls) + 1
 
@@ -133,7 +165,7 @@ class Aggregate:
 class SortKey:
     """A key of ORDER BY. NaN is the largest number.
 
-    The expression is over what the select list is over (after a union: over its columns).
+    The expression has the same inputs as the select list (after a union: the union's columns).
     """
 
     expression: Expression
@@ -142,7 +174,7 @@ class SortKey:
 
     def __str__(self) -> str:
         text = f"{self.expression}{' descending' if self.descending else ''}"
-        if self.nulls_first == self.descending:  # not what it is by default
+        if self.nulls_first == self.descending:  # not the default
             text += f" NULL {'first' if self.nulls_first else 'last'}"
         return text
 
@@ -163,22 +195,22 @@ class Output:
 class Select:
     """``SELECT columns FROM source WHERE where``; over an aggregate, ``where`` is HAVING.
 
-    Over a join, columns of the left stream are on side 0 and of the right one on side 1 (semi and
-    anti joins have side 0 alone); over a scan or an aggregate everything is on side 0.
+    Over a join, columns of the left stream are on side 0 and those of the right one on side 1 (semi
+    and anti joins have side 0 only); over a scan or an aggregate everything is on side 0.
 
-    ``kept`` is filled in by a rewrite rule: the columns of a scan that the select list reads, and
-    counts in. None: all.
+    ``columns_read`` is filled in by a rewrite rule: the columns of a scan that the select list
+    reads and indexes into. None: all.
     """
 
     source: Scan | Join | Aggregate
     where: Expression
     columns: tuple[Output, ...]
-    kept: tuple[int, ...] | None = None
+    columns_read: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Union:
-    """``UNION ALL``: at one position, rows of an earlier branch come first."""
+    """``UNION ALL``: at one position, rows of earlier branches come first."""
 
     branches: tuple[Select, ...]
 
@@ -187,7 +219,7 @@ class Union:
 class Plan:
     """A whole query. ``order`` is none, outer or inner; ``precision`` as in ``EMIT ORDER``.
 
-    ``sort`` and ``limit`` (ORDER BY, LIMIT) apply to the rows of each window where the body is a
+    ``sort`` and ``limit`` (ORDER BY, LIMIT) apply to the rows of each window if the body is a
     windowed aggregate, else to all rows of a bounded input, at its end.
     """
 
@@ -198,9 +230,18 @@ class Plan:
     sort: tuple[SortKey, ...] = ()
     limit: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<Plan: {one_line(self.text)}>"
+
     @property
     def selects(self) -> tuple[Select, ...]:
         return self.body.branches if isinstance(self.body, Union) else (self.body,)
+
+    def map_selects(self, function: Callable[[Select], Select]) -> Plan:
+        """The plan with ``function`` applied to the SELECT, or to each branch of the union."""
+        if isinstance(self.body, Union):
+            return replace(self, body=Union(tuple(map(function, self.body.branches))))
+        return replace(self, body=function(self.body))
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -215,5 +256,5 @@ class Plan:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the result; names may repeat."""
+        """The columns of the result, all with distinct names."""
         return pa.schema([pa.field(c.name, c.type) for c in self.selects[0].columns])

@@ -1,1 +1,1 @@
-"""Streams: schemas, events in arrival order, windows, sources and sinks."""
+"""Streams: schemas, events in arrival order, windows, punctuations, values and their text."""

@@ -1,15 +1,46 @@
-"""Picking and joining Arrow batches."""
+"""Operations on Arrow record batches that Arrow lacks or that must handle zero columns."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 Indices = npt.NDArray[np.int64]
+
+
+class _Opened:
+    """As much of a record batch as a window takes; each column becomes an array object once."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._columns: dict[int, Any] = {}
+        self.num_rows = batch.num_rows
+        self.num_columns = batch.num_columns
+
+    def column(self, index: int) -> Any:
+        """A column, the same object every time."""
+        found = self._columns.get(index)
+        if found is None:
+            found = self._columns[index] = self._batch.column(index)
+        return found
+
+    def select(self, columns: list[int]) -> pa.RecordBatch:
+        """Some of the columns."""
+        return self._batch.select(columns)
+
+    def take(self, indices: Indices) -> pa.RecordBatch:
+        """Some of the rows."""
+        return self._batch.take(indices)
+
+
+def opened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, for its columns to be read several times: to make one costs microseconds."""
+    return cast(pa.RecordBatch, _Opened(batch))
 
 
 def take(batch: pa.RecordBatch, indices: Indices) -> pa.RecordBatch:
@@ -45,7 +76,7 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def without_columns(rows: int) -> pa.RecordBatch:
-    """A batch that has rows but no columns, which Arrow can make in this way alone.
+    """A batch with rows but no columns. Arrow can build one only in this way.
 
     >>> without_columns(3).num_rows
     3
@@ -54,13 +85,14 @@ def without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(structs.from_buffers(pa.struct([]), rows, [None]))
 
 
+@functools.lru_cache(maxsize=1024)
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch that has columns but no rows."""
+    """A batch with columns but no rows."""
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
 def only(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
-    """The batch with these columns alone."""
+    """The batch with only these columns."""
     if not columns:
         return without_columns(batch.num_rows)
     return batch.select(list(columns))

@@ -1,4 +1,4 @@
-"""Dates and timestamps as text, in whole units since 1970 and without limits on the year."""
+"""Dates and timestamps read and written as text, in whole units since 1970, for any year."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pyarrow as pa
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 DAY = 86_400
-_DATE = r"([+-]?\d{4,})-(\d{1,2})-(\d{1,2})"
-_TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,12}))?)?"
+_DATE = r"([+-]?\d{4,12})-(\d{1,2})-(\d{1,2})"
+_TIME = r"(\d{2}(?!:)|\d{1,2}(?=:))(?::(\d{2})(?::(\d{2})(?:\.(\d{1,12}))?)?)?"
 _ZONE = r"\s*(Z|z|UTC|[+-]\d{2}(?::?\d{2}(?::\d{2})?)?)"
-_MOMENT = re.compile(rf"\s*{_DATE}(?:[ Tt]{_TIME}(?:{_ZONE})?)?\s*")
-_OFFSET = re.compile(r"([+-])(\d{2})(?::?(\d{2})(?::(\d{2}))?)?")
+_MOMENT = re.compile(rf"\s*{_DATE}(?:[ Tt]{_TIME}(?:{_ZONE})?)?\s*", re.ASCII)
+_OFFSET = re.compile(r"([+-])(\d{2})(?::?(\d{2})(?::(\d{2}))?)?", re.ASCII)
 _MONTH_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date of the Gregorian calendar, before it was in use too."""
+    """Days since 1970-01-01 of a date in the proleptic Gregorian calendar."""
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -43,7 +43,7 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 def parse_moment(text: str) -> tuple[int, int, int | None]:
     """Seconds since 1970, the picoseconds after them, and the zone's offset in seconds or None.
 
-    With a zone the seconds are those of UTC. Raises ValueError for what is no date or time.
+    With a zone, the seconds are UTC. Raises ValueError if the text is no date or time.
 
     >>> parse_moment("1970-01-02 00:00:00.5+02:00")
     (79200, 500000000000, 7200)
@@ -72,14 +72,14 @@ def _offset_seconds(zone: str) -> int:
 
 
 def format_date(days: int) -> str:
-    """``2024-01-31``; years have four digits or more."""
+    """A date as ``2024-01-31``; years have four digits or more."""
     year, month, day = civil_from_days(days)
     sign = "-" if year < 0 else ""
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
 def format_timestamp(units: int, kind: pa.TimestampType) -> str:
-    """``2024-01-31 12:00:00[.fff]``, in the type's zone with its offset if it has one."""
+    """A timestamp as ``2024-01-31 12:00:00[.fff]``, with the offset if its type has a zone."""
     per_second = UNITS_PER_SECOND[kind.unit]
     seconds, rest = divmod(units, per_second)
     suffix = ""
@@ -102,7 +102,7 @@ def _format_offset(offset: int) -> str:
 
 
 def offset_at(zone: str, seconds: int) -> int:
-    """How far the zone's clock is ahead of UTC at an instant; 0 for years no calendar covers."""
+    """The zone's offset from UTC at an instant, in seconds; 0 for years that no calendar covers."""
     try:
         instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
         offset = instant.astimezone(_zone(zone)).utcoffset()
@@ -112,7 +112,7 @@ def offset_at(zone: str, seconds: int) -> int:
 
 
 def is_zone(name: str) -> bool:
-    """Whether there is such a zone: a name of the IANA database, or an offset like ``+02:00``.
+    """Whether the zone exists: a name of the IANA database, or an offset like ``+02:00``.
 
     >>> is_zone("Europe/Berlin"), is_zone("-0330"), is_zone("+24:00"), is_zone("Mars/X")
     (True, True, False, False)

@@ -1,4 +1,4 @@
-"""The input of an engine: one sequence of events, in arrival order."""
+"""The input of an engine: one sequence of events in arrival order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Tuples:
 class Merged:
     """Tuples of several streams, interleaved.
 
-    ``which[i]`` says of which of ``streams`` the i-th arrival is; the tuples of one stream arrive
-    in the order of its batch.
+    ``which[i]`` is the index in ``streams`` of the i-th arrival; the tuples of one stream arrive in
+    the order of its batch.
     """
 
     streams: tuple[str, ...]
@@ -38,7 +38,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Malformed:
-    """A record of a stream that is no tuple of it: a dead letter to every query that reads it."""
+    """A record that does not fit its stream: a dead letter for every query that reads it."""
 
     stream: str
     text: str
@@ -47,10 +47,10 @@ class Malformed:
 
 @dataclass(frozen=True)
 class Punctuation:
-    """A promise: no further tuple of ``stream`` whose attribute is below ``value``.
+    """A punctuation: no further tuple of ``stream`` has an ``attribute`` below ``value``.
 
     ``value`` is physical (see :class:`penstock.sql.expressions.Literal`). ``attribute`` None means
-    the stream's declared time attribute or, without one, whatever attribute a query's window is on.
+    the stream's declared time attribute or, without one, the attribute that a query's window is on.
     """
 
     stream: str

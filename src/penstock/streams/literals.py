@@ -1,7 +1,7 @@
-r"""Values as text: the SQL literals of scripts and dead letters, read and written.
+r"""SQL literals in scripts and dead letters: parsing and formatting.
 
-A string that would break a line is written ``E'…'`` with the escapes ``\n \r \t \\ \uXXXX``, so
-that a row is always one line.
+A string with line breaks is written ``E'…'`` with the escapes ``\n \r \t \\ \uXXXX``, so that a row
+is always one line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,10 @@ from penstock.streams.schema import type_name
 
 @dataclass(frozen=True)
 class ParsedLiteral:
-    """A literal as written.
+    """A literal as it was written.
 
     ``kind``: null, boolean, number, string, date, timestamp, binary or interval. ``value`` is None,
-    a bool, a Decimal (a float for NaN and infinities), a str (for dates and timestamps: what is
+    a bool, a Decimal (a float for NaN and infinities), a str (for dates and timestamps: the text
     between the quotes), bytes, or microseconds.
     """
 
@@ -40,10 +41,10 @@ class ParsedLiteral:
     text: str
 
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?(?![\w.])"
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.])"
 _QUOTED = r"'(?:[^']|'')*'"
 _TOKEN = re.compile(
-    rf"""(?P<interval>INTERVAL\s+(?:'[^']*'|-?\d+)\s+\w+)
+    rf"""(?P<interval>INTERVAL\s+(?:'[^']*'|-?[0-9]+)\s+\w+)
     |(?P<timestamp>TIMESTAMP\s*{_QUOTED})
     |(?P<date>DATE\s*{_QUOTED})
     |(?P<binary>X'(?:[0-9A-F]{{2}})*')
@@ -60,6 +61,7 @@ _ESCAPE = re.compile(r"''|\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|.)"
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 _UNPRINTABLE = "[\\x00-\\x1f\\x7f-\\x{9f}\\x{2028}\\x{2029}]"
 _BREAKS_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_WIDE = Context(prec=100)
 _INTERVAL_UNITS = {
     "MICROSECOND": 1,
     "MILLISECOND": 10**3,
@@ -71,7 +73,7 @@ _INTERVAL_UNITS = {
 
 
 def parse_values(text: str) -> list[ParsedLiteral]:
-    """The literals of a line, separated by commas. Raises ValueError with the place and the text.
+    """Parse the comma-separated literals of a line. Raises ValueError with the place and the text.
 
     >>> [literal.value for literal in parse_values("1, 'it''s', NULL, TRUE")]
     [Decimal('1'), "it's", None, True]
@@ -83,7 +85,7 @@ def parse_values(text: str) -> list[ParsedLiteral]:
 
 
 def parse_prefix(text: str) -> tuple[list[ParsedLiteral], int]:
-    """The literals a text begins with, and where they end (spaces after them passed over)."""
+    """The literals at the start of a text, and where they and the spaces after them end."""
     literals: list[ParsedLiteral] = []
     position = _skip(text, 0)
     while True:
@@ -105,7 +107,7 @@ def _skip(text: str, position: int) -> int:
 
 def _literal(kind: str, text: str) -> ParsedLiteral:
     if kind == "number":
-        return ParsedLiteral("number", Decimal(text), text)
+        return ParsedLiteral("number", read_number(text), text)
     if kind == "special":
         return ParsedLiteral("number", float(text), text)
     if kind == "null":
@@ -138,21 +140,41 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _interval(text: str) -> int:
-    _, number, unit = text.split(maxsplit=2)
-    name = unit.upper().removesuffix("S")
+    match = re.fullmatch(r"INTERVAL\s+('[^']*'|-?[0-9]+)\s+(\w+)", text, re.IGNORECASE)
+    assert match is not None
+    number, name = match[1].strip("'").strip(), match[2].upper().removesuffix("S")
     if name not in _INTERVAL_UNITS:
         raise ValueError(f"{text!r} is no interval: the units are DAYS to MICROSECONDS")
-    try:
-        microseconds = Decimal(number.strip("'").strip()) * _INTERVAL_UNITS[name]
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is no interval: {number} is no number") from None
-    if microseconds != microseconds.to_integral_value():
+    if not re.fullmatch(_NUMBER, number):
+        raise ValueError(f"{text!r} is no interval: {match[1]} is no number")
+    amount = read_number(number)
+    if amount.adjusted() > 20 or len(number) > 100:
+        raise ValueError(f"{text!r} is longer than any interval")
+    microseconds = Fraction(amount) * _INTERVAL_UNITS[name] if amount.adjusted() > -20 else None
+    if microseconds is None or microseconds.denominator != 1:
         raise ValueError(f"{text!r} is finer than a microsecond")
+    if abs(microseconds) >= 2**63:
+        raise ValueError(f"{text!r} is longer than any interval")
     return int(microseconds)
 
 
+def read_number(text: str) -> Decimal:
+    """Read a number exactly; an exponent beyond the range of Decimal becomes ±1e±999999.
+
+    >>> read_number("1e99999999999999999999"), read_number("-1.5e2")
+    (Decimal('1E+999999'), Decimal('-1.5E+2'))
+    """
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(exponent.lstrip("+-0")) <= 6:
+        return Decimal(text)
+    if not mantissa.strip("+-0."):
+        return Decimal(0)
+    sign = "-" if mantissa.startswith("-") else ""
+    return Decimal(f"{sign}1e{'-' if exponent.startswith('-') else ''}999999")
+
+
 def canonical(literal: ParsedLiteral) -> tuple[str, object]:
-    """Equal for literals that stand for the same value, however they are written."""
+    """A key that is equal for literals of the same value, however they are written."""
     value = literal.value
     if literal.kind == "number" and value != value:
         return "number", "NaN"
@@ -163,10 +185,10 @@ def canonical(literal: ParsedLiteral) -> tuple[str, object]:
 
 
 def to_physical(literal: ParsedLiteral, kind: pa.DataType) -> object:
-    """The physical value of a literal as a value of ``kind``.
+    """The physical value of a literal in type ``kind``.
 
-    Raises ValueError with the reason when it does not fit: nothing is rounded but floats, nothing
-    is cut.
+    Raises ValueError with the reason if it does not fit. Only floats are rounded; nothing is
+    truncated.
 
     >>> to_physical(parse_values("1e2")[0], pa.int8())
     100
@@ -194,17 +216,22 @@ def to_physical(literal: ParsedLiteral, kind: pa.DataType) -> object:
 
 
 def number_to_physical(value: object, kind: pa.DataType, shown: str) -> object:
-    """A Decimal, an int or a float as a value of a number type; ValueError(shown) if it is none."""
+    """A Decimal, int or float as a value of a number type; ValueError(shown) if it does not fit."""
     if pa.types.is_floating(kind):
-        wide = float(value)  # type: ignore[arg-type]
+        try:
+            wide = float(value)  # type: ignore[arg-type]
+        except (OverflowError, ValueError):
+            raise ValueError(shown) from None
         with np.errstate(over="ignore"):
             result = float(np.float32(wide)) if pa.types.is_float32(kind) else wide
         if np.isinf(result) and not (isinstance(value, float) and np.isinf(value)):
             raise ValueError(shown)
         return result
-    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
-    if not exact.is_finite() or exact.adjusted() > 40:
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)  # type: ignore[arg-type]
+    if not exact.is_finite() or (exact and exact.adjusted() > 40):
         raise ValueError(shown)
+    if not exact:
+        exact = Decimal(0)
     if pa.types.is_integer(kind):
         low, high = integer_range(kind)
         if exact != exact.to_integral_value() or not low <= exact <= high:
@@ -216,19 +243,12 @@ def number_to_physical(value: object, kind: pa.DataType, shown: str) -> object:
 
 
 def _to_decimal(exact: Decimal, kind: Any, shown: str) -> Decimal:
-    sign, digits, exponent = exact.as_tuple()
-    assert isinstance(exponent, int)
-    unscaled = int("".join(map(str, digits)))
-    shift = exponent + kind.scale
-    if shift >= 0:
-        unscaled *= 10**shift
-    else:
-        unscaled, lost = divmod(unscaled, 10 ** min(-shift, len(digits) + 1))
-        if lost:
-            raise ValueError(shown)
-    if unscaled >= 10**kind.precision:
+    if exact and not -kind.scale <= exact.adjusted() < kind.precision - kind.scale:
         raise ValueError(shown)
-    return Decimal((sign, tuple(map(int, str(unscaled))), -kind.scale))
+    fitting = exact.quantize(Decimal((0, (1,), -kind.scale)), context=_WIDE)
+    if fitting != exact:
+        raise ValueError(shown)
+    return fitting
 
 
 def integer_range(kind: pa.DataType) -> tuple[int, int]:
@@ -239,7 +259,7 @@ def integer_range(kind: pa.DataType) -> tuple[int, int]:
 
 
 def moment_to_date(text: str, shown: str) -> int:
-    """Days since 1970 of a text; one with a time of day other than midnight, or a zone, is none."""
+    """Days since 1970 of a text; ValueError if it has a zone or a time other than midnight."""
     seconds, picoseconds, offset = parse_moment(text)
     days, rest = divmod(seconds, DAY)
     if rest or picoseconds or offset is not None or not -(2**31) <= days < 2**31:
@@ -248,7 +268,7 @@ def moment_to_date(text: str, shown: str) -> int:
 
 
 def moment_to_timestamp(text: str, kind: pa.TimestampType, shown: str) -> int:
-    """Units since 1970 of a text. Without a zone it is read as UTC where the type has one."""
+    """Units since 1970 of a text. If the type has a zone, a text without one is UTC."""
     seconds, picoseconds, offset = parse_moment(text)
     if offset is not None and kind.tz is None:
         raise ValueError(f"{shown}: it has a time zone")
@@ -261,7 +281,7 @@ def moment_to_timestamp(text: str, kind: pa.TimestampType, shown: str) -> int:
 
 
 def physical_array(values: Iterable[object], kind: pa.DataType) -> pa.Array[Any]:
-    """An Arrow array of physical values."""
+    """An Arrow array from physical values."""
     if pa.types.is_date32(kind):
         return pa.array(values, pa.int32()).view(kind)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -280,7 +300,7 @@ def physical_list(array: pa.Array[Any]) -> list[object]:
 
 
 def format_value(value: object, kind: pa.DataType) -> str:
-    """The literal one would write for a physical value or an Arrow scalar, on one line.
+    """The literal for a physical value or an Arrow scalar, on one line.
 
     >>> format_value("it's", pa.string()), format_value(0, pa.date32())
     ("'it''s'", "DATE '1970-01-01'")
@@ -347,11 +367,11 @@ def _format_one(value: object, kind: pa.DataType) -> str:
         return _format_interval(int(value))  # type: ignore[call-overload]
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
-    return str(value)  # of a type that passes through, for which there is no literal
+    return str(value)  # of a type that is only passed through and has no literal
 
 
 def format_float(value: float, kind: pa.DataType) -> str:
-    """The shortest text that reads back as the same float of its width; NaN, Infinity."""
+    """The shortest text that parses back to the same float; NaN, Infinity."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -1,4 +1,4 @@
-"""The column that files are merged by, and its values as keys that compare across streams."""
+"""The order column that files are merged by, and its values as keys comparable across streams."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ UNITS = ("s", "ms", "us", "ns")
 class OrderColumn:
     """The order column of one stream.
 
-    ``common`` is the Arrow type all streams' values are compared in, or None where no Arrow type
-    holds them all and Python's numbers compare instead.
+    ``common`` is the Arrow type in which the values of all streams are compared, or None if no
+    Arrow type holds them all and they are compared as Python numbers.
     """
 
     stream: str
@@ -34,7 +34,7 @@ class OrderColumn:
     common: pa.DataType | None
 
     def keys(self, batch: pa.RecordBatch) -> npt.NDArray[Any]:
-        """What to compare, one a row; the column has no NULLs."""
+        """A sort key for each row; the column has no NULLs."""
         array: Any = batch.column(self.index)
         if self.common is None:
             values = physical_list(array)
@@ -61,18 +61,18 @@ class OrderColumn:
             ) from error
 
     def text(self, batch: pa.RecordBatch, row: int) -> str:
-        """The value of a row as a literal."""
+        """The row's value as a literal."""
         return format_array(batch.column(self.index).slice(row, 1))[0]
 
     def punctuation(self, frontier: Any) -> Punctuation:
-        """The promise that no tuple before ``frontier``, a key, will come any more."""
+        """The punctuation for a frontier: no further tuple has a key below it."""
         value = frontier.item() if isinstance(frontier, np.generic) else frontier
         if self.common is not None and not self.type.equals(self.common):
             value = self._back(value)
         return Punctuation(self.stream, value, self.name)
 
     def _back(self, value: Any) -> object:
-        """A value of the common type in the stream's own, rounded down: a weaker promise holds."""
+        """A value of the common type in the stream's own, rounded down: a lower value is safe."""
         own: Any = self.type
         common: Any = self.common
         if pa.types.is_timestamp(common):
@@ -86,9 +86,9 @@ class OrderColumn:
 
 
 def order_columns(streams: Sequence[Stream], name: str | Mapping[str, str]) -> list[OrderColumn]:
-    """The order column of each stream; one that lacks it, or cannot be compared, is an error.
+    """The order column of each stream. A missing or incomparable column is an error.
 
-    ``name`` is that of the column in all streams, or one for each stream.
+    ``name`` is the column's name in all streams, or a name for each stream.
     """
     found: list[tuple[Stream, int]] = []
     for stream in streams:
@@ -138,7 +138,7 @@ def _common_type(columns: list[tuple[Stream, pa.Field[Any]]]) -> pa.DataType | N
 
 
 def _narrow(kind: Any) -> bool:
-    """Whether int64 and float64 both hold every value."""
+    """Whether int64 and float64 both hold every value of the type."""
     return bool(pa.types.is_integer(kind) and kind.bit_width <= 32)
 
 

@@ -1,9 +1,9 @@
-"""Rows of Python values: dicts into columns, columns into Arrow arrays, misfits named."""
+"""Rows of Python values: dicts into columns, columns into Arrow arrays, reasons for misfits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InputError
+from penstock.errors import InputError, printable
 from penstock.streams.literals import ParsedLiteral, format_value, physical_array, to_physical
 from penstock.streams.schema import Stream
 
 
 def columns_of(stream: Stream, rows: Sequence[object]) -> tuple[list[list[object]], dict[int, str]]:
-    """The values column by column, and for each row with unknown or repeated keys the reason."""
+    """The values column by column, and a reason for each row with unknown or repeated keys."""
     names = stream.schema.names
     columns: list[list[object]] = [[] for _ in names]
     reasons: dict[int, str] = {}
@@ -41,36 +41,48 @@ def columns_of(stream: Stream, rows: Sequence[object]) -> tuple[list[list[object
 
 
 def _match_keys(stream: Stream, keys: tuple[object, ...]) -> tuple[list[object], str | None]:
-    """The key of each column (its own name where there is none), and what is wrong with them."""
+    """The key for each column (its name if there is none), and what is wrong with the keys."""
     found: dict[str, object] = {}
     unknown: list[str] = []
     for key in keys:
         if not isinstance(key, str) or stream.index_of(key) is None:
-            unknown.append(str(key))
+            unknown.append(printable(str(key)))
         elif key.lower() in found:
             return [name for name in stream.schema.names], f"two values for column {key.lower()}"
         else:
             found[key.lower()] = key
     mapping = [found.get(name.lower(), name) for name in stream.schema.names]
-    return mapping, f"unknown {listed(unknown)}" if unknown else None
+    return mapping, f"unknown {columns_text(unknown)}" if unknown else None
 
 
 def python_to_array(
     values: list[object], kind: pa.DataType
 ) -> tuple[pa.Array[Any], dict[int, str]]:
-    """As :func:`convert_literals`, for Python values."""
+    """An array of ``kind``, and a reason for each Python value that does not fit (and is NULL)."""
     exact = _PYTHON_TYPES.get(_family(kind), frozenset())
-    if set(map(type, values)) <= exact:
+    if set(map(type, values)) <= exact and not _has_far_decimals(values, kind):
         try:
             array: Any = pa.array(values, kind)
             if not pa.types.is_float32(kind) or not pc.any(pc.is_inf(array)).as_py():
                 return array, {}
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
-            pass  # some value does not fit: find out which
+        except (pa.ArrowException, OverflowError, ValueError):
+            pass  # a value does not fit: find out which
     return convert_literals([literal_of(value) for value in values], kind)
 
 
-# Which Python types pyarrow turns into a type without bending a value.
+def _has_far_decimals(values: list[object], kind: pa.DataType) -> bool:
+    """Whether a decimal has an exponent or many digits: Arrow reads out of bounds for those."""
+    if not pa.types.is_decimal(kind):
+        return False
+    return any(isinstance(value, Decimal) and _is_far(value) for value in values)
+
+
+def _is_far(value: Decimal) -> bool:
+    text = str(value)
+    return len(text) > 39 or "E" in text
+
+
+# The Python types that pyarrow converts to an Arrow type without changing a value.
 _PYTHON_TYPES: dict[str, frozenset[type]] = {
     "integer": frozenset({int, type(None)}),
     "float": frozenset({float, type(None)}),
@@ -92,10 +104,39 @@ def _family(kind: pa.DataType) -> str:
     return {"bool": "boolean", "date32[day]": "date"}.get(str(kind), str(kind))
 
 
+PLAIN = (bool, int, float, str, bytes, Decimal, date, time, timedelta)
+
+
+def plain_value(value: object) -> object:
+    """The value in one of Python's own types; TypeError if there is none."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, np.datetime64):
+        moment = value.astype("datetime64[us]")
+        value = moment.item() if moment == value or np.isnat(value) else None
+        if value is None and not np.isnat(moment):
+            raise TypeError("times finer than a microsecond")
+    elif isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, (bytearray, memoryview)):
+        value = bytes(value)
+    if value is not None and not isinstance(value, PLAIN):
+        raise TypeError(f"values of the type {type(value).__name__}")
+    if isinstance(value, Decimal) and _is_far(value):
+        raise ValueError("a decimal with an exponent or many digits")
+    return value
+
+
 def literal_of(value: object) -> ParsedLiteral:
-    """A Python value as a literal; one that has none is its representation, of no type."""
-    if isinstance(value, np.generic):
-        value = value.item() if not isinstance(value, np.datetime64) else str(value)
+    """A Python value as a literal; a value without a literal is its repr, with kind ``unknown``."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    if isinstance(value, np.datetime64):
+        value = None if np.isnat(value) else str(value)
+    elif isinstance(value, np.generic):
+        value = value.item()
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return ParsedLiteral("null", None, "NULL")
     if isinstance(value, bool):
@@ -103,7 +144,8 @@ def literal_of(value: object) -> ParsedLiteral:
     if isinstance(value, float):
         return ParsedLiteral("number", value, format_value(value, pa.float64()))
     if isinstance(value, (int, Decimal)):
-        return ParsedLiteral("number", value, str(value))
+        # Through Decimal: Python's str of an int ends at 4,300 digits.
+        return ParsedLiteral("number", value, str(Decimal(value)))
     if isinstance(value, str):
         return _string_literal(value)
     if isinstance(value, (bytes, bytearray)):
@@ -114,14 +156,14 @@ def literal_of(value: object) -> ParsedLiteral:
         return ParsedLiteral(kind, text, f"{kind.upper()} '{text}'")
     if isinstance(value, timedelta):
         microseconds = value // timedelta(microseconds=1)
-        return ParsedLiteral(
-            "interval", microseconds, format_value(microseconds, pa.duration("us"))
-        )
+        if -(2**63) <= microseconds < 2**63:
+            shown = format_value(microseconds, pa.duration("us"))
+            return ParsedLiteral("interval", microseconds, shown)
     return ParsedLiteral("unknown", value, _string_literal(repr(value)).text)
 
 
 def _string_literal(text: str) -> ParsedLiteral:
-    # A lone surrogate is a str to Python, but no string to Arrow.
+    # A lone surrogate is valid in a Python str, but not in an Arrow string.
     whole = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     shown = format_value(whole, pa.string())
     return ParsedLiteral("string" if whole == text else "unknown", text, shown)
@@ -130,7 +172,7 @@ def _string_literal(text: str) -> ParsedLiteral:
 def convert_literals(
     literals: Sequence[ParsedLiteral], kind: pa.DataType
 ) -> tuple[pa.Array[Any], dict[int, str]]:
-    """An array of ``kind``, and the reason for each literal that does not fit (and is NULL)."""
+    """An array of ``kind``, and a reason for each literal that does not fit (and is NULL)."""
     values: list[object] = []
     reasons: dict[int, str] = {}
     for index, literal in enumerate(literals):
@@ -142,6 +184,6 @@ def convert_literals(
     return physical_array(values, kind), reasons
 
 
-def listed(names: Sequence[str]) -> str:
+def columns_text(names: Sequence[str]) -> str:
     """``column a`` or ``columns a, b``."""
     return ("column " if len(names) == 1 else "columns ") + ", ".join(names)

@@ -1,16 +1,21 @@
-"""What a stream is: a name, typed columns, and perhaps a time attribute."""
+"""A stream's schema: its name, typed columns, and optional time attribute."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import InputError
+from penstock.errors import InputError, named
 from penstock.streams.clock import is_zone
+from penstock.streams.display import html_line, html_table
+from penstock.streams.lead import Lead, lead_from_python, lead_text
 
 TYPE_NAMES: dict[str, pa.DataType] = {
     **dict.fromkeys(("BOOLEAN", "BOOL"), pa.bool_()),
@@ -33,7 +38,7 @@ TYPE_NAMES: dict[str, pa.DataType] = {
     **dict.fromkeys(("STRING", "VARCHAR", "TEXT", "CHAR"), pa.string()),
     **dict.fromkeys(("BINARY", "BYTES", "BLOB", "VARBINARY"), pa.binary()),
 }
-"""The SQL and the Arrow names of the types, in upper case."""
+"""SQL and Arrow names of the types, in upper case."""
 
 TIMESTAMP_UNITS = {"0": "s", "3": "ms", "6": "us", "9": "ns"}
 TYPE_HELP = (
@@ -41,11 +46,15 @@ TYPE_HELP = (
     "double, decimal(p, s), date, timestamp, timestamp(0|3|6|9), timestamp(6, 'zone'), string, "
     "binary."
 )
+# Metadata of the field of a column that is left out: the reason, and the usual type of its values.
+LEFT_OUT = b"left out"
+USUAL = b"usual type"
+
 ZONE_HELP = "Write a name of the IANA database, such as 'Europe/Berlin', or an offset: '+02:00'."
 
 
 def parse_type(text: str) -> pa.DataType:
-    """The Arrow type that a SQL or Arrow type name stands for.
+    """The Arrow type for a SQL or Arrow type name.
 
     >>> parse_type("bigint"), parse_type("decimal(12, 2)"), parse_type("TIMESTAMP(3)")
     (DataType(int64), Decimal128Type(decimal128(12, 2)), TimestampType(timestamp[ms]))
@@ -58,7 +67,7 @@ def parse_type(text: str) -> pa.DataType:
     if match[2] is None:
         return base
     parameters = [part.strip().strip("'\"") for part in match[2].split(",")]
-    if pa.types.is_decimal(base) and len(parameters) <= 2 and all(map(str.isdigit, parameters)):
+    if pa.types.is_decimal(base) and re.fullmatch("[0-9]{1,9}(,[0-9]{1,9})?", ",".join(parameters)):
         precision, scale = int(parameters[0]), int(parameters[1]) if len(parameters) > 1 else 0
         if 1 <= precision <= 38 and scale <= precision:
             return pa.decimal128(precision, scale)
@@ -68,13 +77,13 @@ def parse_type(text: str) -> pa.DataType:
             raise InputError(f"unknown time zone {parameters[1]!r}", ZONE_HELP)
         zoned: pa.DataType = pa.timestamp(unit, parameters[1] if len(parameters) > 1 else base.tz)
         return zoned
-    if pa.types.is_string(base) and len(parameters) == 1 and parameters[0].isdigit():
+    if pa.types.is_string(base) and len(parameters) == 1 and re.fullmatch("[0-9]+", parameters[0]):
         return base
     raise InputError(f"unknown type {text.strip()!r}", TYPE_HELP)
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The name to write for an Arrow type; the inverse of :func:`parse_type`.
+    """The type name for an Arrow type; the inverse of :func:`parse_type`.
 
     >>> type_name(pa.timestamp("ms")), type_name(pa.decimal128(12, 2)), type_name(pa.float32())
     ('timestamp(3)', 'decimal(12, 2)', 'float')
@@ -93,7 +102,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def describe(schema: pa.Schema) -> str:
-    """The columns of a schema, as one would declare them.
+    """The columns of a schema, as in a declaration.
 
     >>> describe(pa.schema({"id": pa.int64(), "x": pa.float32()}))
     '(id int64, x float)'
@@ -102,9 +111,11 @@ def describe(schema: pa.Schema) -> str:
 
 
 def normal_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type Penstock keeps a column of Arrow type ``kind`` in, or None if it has none."""
-    if pa.types.is_dictionary(kind):
+    """The type in which Penstock stores a column of Arrow type ``kind``, or None if it has none."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return normal_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return normal_type(kind.storage_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if (
@@ -132,7 +143,7 @@ def normal_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def is_time_type(kind: pa.DataType) -> bool:
-    """Whether a column of this type can tell the time of a tuple."""
+    """Whether a column of this type can be a time attribute."""
     types = pa.types
     whole = types.is_integer(kind) and not types.is_uint64(kind)
     short = types.is_decimal(kind) and kind.precision <= 18
@@ -146,8 +157,9 @@ TIME_TYPES = (
 
 
 def _check_time(name: str, fields: list[pa.Field[Any]], time: str) -> None:
-    """Refuse a time attribute that is not there, or whose values are no times."""
-    field = next((field for field in fields if field.name.lower() == time.lower()), None)
+    """Refuse a time attribute that does not exist or has no time type."""
+    wanted = named("column", time).lower()
+    field = next((field for field in fields if field.name.lower() == wanted), None)
     if field is None:
         raise InputError(
             f"stream {name} has no column {time!r} to be its time attribute",
@@ -159,6 +171,17 @@ def _check_time(name: str, fields: list[pa.Field[Any]], time: str) -> None:
             "attribute",
             TIME_TYPES,
         )
+
+
+def _checked_lead(name: str, fields: list[pa.Field[Any]], time: str | None, lead: Lead) -> Fraction:
+    """The lead of a stream; an InputError if the stream has no time attribute."""
+    if time is None:
+        raise InputError(
+            f"stream {name} has a MAX LEAD and no time attribute",
+            "Declare the column that it is of: TIMESTAMP BY t MAX LEAD 1 HOUR, or time='t'.",
+        )
+    kind = next(field.type for field in fields if field.name.lower() == time.lower())
+    return lead_from_python(lead, kind)
 
 
 @dataclass(frozen=True)
@@ -174,11 +197,18 @@ class Stream:
     time
         The declared time attribute (``TIMESTAMP BY``), if there is one.
     bounded
-        Whether the stream is known to end, so that ``[UNBOUNDED]`` may be asked of it.
+        Whether the stream ends, so that ``[UNBOUNDED]`` windows are allowed.
     derived
-        Whether its tuples are the rows of a query, so that it has no declaration.
+        Whether its tuples are the rows of a query; it then has no declaration.
     slack
-        By how many seconds ``time`` may be out of order, where a window clause has no SLACK.
+        How many seconds ``time`` may be out of order, where a window clause has no SLACK.
+    left_out
+        Columns of its source that have no type in Penstock, which no query can read. Each has a
+        reason, phrased to follow the column's name in an error.
+    usual
+        The type of most values, for left-out columns whose values have several types.
+    max_lead
+        How far ahead of its stream ``time`` may be: see :mod:`penstock.streams.lead`.
 
     >>> Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int32()}))
     Stream R (id int64, x int32)
@@ -190,6 +220,9 @@ class Stream:
     bounded: bool = False
     derived: bool = False
     slack: Fraction | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
+    usual: tuple[tuple[str, str], ...] = ()
+    max_lead: Fraction | None = None
 
     @classmethod
     def of(
@@ -199,8 +232,14 @@ class Stream:
         time: str | None = None,
         bounded: bool = False,
         derived: bool = False,
+        max_lead: Lead | None = None,
     ) -> Stream:
-        """Check and normalise: unknown types and zones and repeated names are errors."""
+        """A stream with normalised types. Unknown types and zones and repeated names are errors."""
+        if not isinstance(schema, pa.Schema):
+            raise InputError(
+                f"the schema of stream {name} is {type(schema).__name__}",
+                "Give a pyarrow Schema: pa.schema([('id', pa.int64())]).",
+            )
         fields: list[pa.Field[Any]] = []
         seen: set[str] = set()
         for field in schema:
@@ -225,20 +264,66 @@ class Stream:
             fields.append(pa.field(field.name, kind))
         if time is not None:
             _check_time(name, fields, time)
-        return cls(name, pa.schema(fields), time, bounded, derived)
+        lead = None if max_lead is None else _checked_lead(name, fields, time, max_lead)
+        return cls(name, pa.schema(fields), time, bounded, derived, max_lead=lead)
+
+    @classmethod
+    def of_columns(
+        cls, name: str, schema: pa.Schema, left_out: Mapping[str, str] = MappingProxyType({})
+    ) -> Stream:
+        """A bounded stream of the columns that have a type in Penstock; the others are left out."""
+        typed = [field for field in schema if normal_type(field.type) is not None]
+        untyped = {
+            field.name: (field.metadata or {}).get(LEFT_OUT, b"").decode()
+            or f"has the type {field.type}, which Penstock does not have"
+            for field in schema
+            if normal_type(field.type) is None
+        }
+        without = tuple({**untyped, **left_out}.items())
+        if without and not typed:
+            raise InputError(
+                f"stream {name} has no column that Penstock has a type for: column "
+                f"{without[0][0]} {without[0][1]}",
+                "Declare the stream, or give it a column of one of the types. " + TYPE_HELP,
+            )
+        usual = tuple(
+            (field.name, (field.metadata or {})[USUAL].decode())
+            for field in schema
+            if (field.metadata or {}).get(USUAL)
+        )
+        found = cls.of(name, pa.schema(typed), bounded=True)
+        return replace(found, left_out=without, usual=usual)
 
     def __repr__(self) -> str:
         time = f" TIMESTAMP BY {self.time}" if self.time else ""
-        return f"Stream {self.name} {describe(self.schema)}{time}"
+        lead = "" if self.max_lead is None else f" {self.lead_clause}"
+        return f"Stream {self.name} {describe(self.schema)}{time}{lead}"
+
+    @property
+    def lead_clause(self) -> str:
+        """The stream's ``MAX LEAD`` clause, such as ``MAX LEAD 1 HOUR``."""
+        assert self.time is not None and self.max_lead is not None
+        kind = self.schema.field(self.index_of(self.time) or 0).type
+        return f"MAX LEAD {lead_text(self.max_lead, kind)}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f.name, type_name(f.type), "time attribute" if f.name == self.time else "")
+            for f in self.schema
+        ]
+        return html_line(f"Stream {self.name}") + html_table(("column", "type", ""), rows)
 
     def index_of(self, column: str) -> int | None:
-        """The position of a column, or None; without regard to case."""
-        for index, name in enumerate(self.schema.names):
-            if name.lower() == column.lower():
-                return index
-        return None
+        """The index of a column, or None; compared without regard to case."""
+        return self._places.get(named("column", column).lower())
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The index of each column by lower-case name; the first one if a name repeats."""
+        names = enumerate(self.schema.names)
+        return {name.lower(): index for index, name in reversed(list(names))}
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of this type are strings or binaries, of any length."""
+    """Whether the type is string or binary."""
     return pa.types.is_string(kind) or pa.types.is_binary(kind)

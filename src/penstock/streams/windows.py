@@ -1,4 +1,4 @@
-"""The windows a query keeps of its streams, and the clock that time windows are measured with."""
+"""Window specifications of a query, and the clock by which time windows are measured."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ class Rows:
 class Range:
     """``[RANGE T]``: the tuples whose time plus ``size`` has not been reached. In ticks.
 
-    ``slack`` is what the clause said (``SLACK L``), or None if it said nothing. ``text`` is the
-    clause as it was written, for a reader: ticks say little to one.
+    With ``inclusive`` (``[RANGE T INCLUSIVE]``) a tuple is still live at that time itself.
+    ``slack`` is the clause's ``SLACK L``, or None without one. ``text`` is the clause as it was
+    written, for messages. ``derived``: the window is over a derived stream, which punctuates by
+    itself, so that no tuple is late unless the clause has a ``slack``.
     """
 
     size: int | float
     slack: int | float | None = None
     text: str = field(default="", compare=False)
+    derived: bool = False
+    inclusive: bool = False
 
     def __str__(self) -> str:
+        inclusive = " INCLUSIVE" if self.inclusive else ""
         slack = "" if self.slack is None else f" SLACK {self.slack}"
-        return f"[RANGE {self.size}{slack}]"
+        return f"[RANGE {self.size}{inclusive}{slack}]"
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,11 @@ Window = Rows | Range | Unbounded
 
 @dataclass(frozen=True)
 class Sliding:
-    """``[RANGE T SLIDE D START AT v SLACK L]``: windows of an aggregate, in ticks.
+    """``[RANGE T SLIDE D START AT v SLACK L]``: windows of an aggregate, in integer ticks.
 
-    Window ``k`` is ``[start + k·slide, start + k·slide + size)``: for ``k >= 0`` if a start was
-    written, else for every integer ``k``, from tick 0. ``slack`` and ``text`` are as in
-    :class:`Range`. Ticks are integers.
+    Window ``k`` is ``[start + k·slide, start + k·slide + size)``, for ``k >= 0`` if the clause has
+    a start, else for every integer ``k`` from tick 0. ``slack``, ``text`` and ``derived`` are as in
+    :class:`Range`.
     """
 
     size: int
@@ -57,6 +62,7 @@ class Sliding:
     start: int | None = None
     slack: int | None = None
     text: str = field(default="", compare=False)
+    derived: bool = False
 
     def __str__(self) -> str:
         start = "" if self.start is None else f" START AT {self.start}"
@@ -66,7 +72,7 @@ class Sliding:
 
 @dataclass(frozen=True)
 class SlidingRows:
-    """``[ROWS w SLIDE d]``: every ``slide`` tuples, the last ``size`` of them."""
+    """``[ROWS w SLIDE d]``: every ``slide`` tuples, a window over the last ``size`` of them."""
 
     size: int
     slide: int
@@ -79,7 +85,7 @@ AggregateWindow = Sliding | SlidingRows
 
 
 def as_written(window: Window | AggregateWindow) -> str:
-    """The window clause as a reader knows it.
+    """The window clause as the user wrote it, if its text is known.
 
     >>> as_written(Range(60_000_000, text="[RANGE 1 MINUTE WATTR t]")), as_written(Rows(4))
     ('[RANGE 1 MINUTE WATTR t]', '[ROWS 4]')
@@ -89,11 +95,11 @@ def as_written(window: Window | AggregateWindow) -> str:
 
 @dataclass(frozen=True)
 class TimeAttribute:
-    """Where a stream's time is, and how to read it as ticks of the query's clock.
+    """The column with a stream's time, and the factor from its values to the query's ticks.
 
-    The physical value of the column (an integer; the days of a date, the units of a timestamp, the
-    unscaled integer of a decimal) times ``factor`` is the tick. A float column has ``factor`` 1.0
-    and float ticks; its query's clock is then of floats on both sides.
+    The tick is the physical value of the column (an integer: the days of a date, the units of a
+    timestamp, the unscaled integer of a decimal) times ``factor``. A float column has ``factor``
+    1.0 and float ticks; the clock then has floats on both sides.
     """
 
     column: int

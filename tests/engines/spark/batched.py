@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engines.spark.engine import Engine
-from penstock.expectations import Output
-from penstock.replay import Event, Replay
 from penstock.streams.literals import format_rows
-from penstock.streams.script import parse_script
 from penstock.testing import OracleTarget
+from penstock.testing.expectations import Output
+from penstock.testing.replay import Event, Replay
+from penstock.testing.script import parse_script
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Fed:
 
 
 def feed_all(engine: Engine, scripts: Iterable[Sequence[Any]], sizes: list[int]) -> list[Fed]:
-    """Feed every script in segments of so many events, and wait. A last None ends all streams."""
+    """Feed every script in segments of that size, and wait. A last None ends all streams."""
     fed: list[Fed] = []
     handles = engine._recorder.handles
     for script in scripts:

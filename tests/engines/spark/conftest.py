@@ -12,7 +12,7 @@ from penstock.engines.spark.session import Session, open_session
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever uses the session runs in one process with all others who do: there is one JVM."""
+    """Run all tests that use the session in one process: there is one JVM."""
     for item in items:
         if "session" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -27,6 +27,6 @@ def session() -> Iterator[Session]:
 
 @pytest.fixture(scope="session")
 def shared_engine(session: Session) -> Iterator[Engine]:
-    """Whoever uses it resets it afterwards."""
+    """A test that uses it resets it afterwards."""
     with Engine(compile_predicates=False) as engine:
         yield engine

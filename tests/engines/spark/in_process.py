@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import random
 import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 
+from penstock import tuning
+from penstock.engines.shared import checksums
 from penstock.engines.spark import engine as engine_module
-from penstock.engines.spark import log
-from penstock.engines.spark.checkpoint import Checkpoint
+from penstock.engines.spark.core.frames import Frame
+from penstock.engines.spark.core.host import HostOptions, HostTask
+from penstock.engines.spark.core.trigger import CoreMemory, Output, trigger
 from penstock.engines.spark.engine import Engine
-from penstock.engines.spark.frames import Frame
-from penstock.engines.spark.host import HostOptions, Output
-from penstock.engines.spark.source import LogReader
-from penstock.engines.spark.store import SparkStore
-from penstock.engines.spark.trigger import HostMemory, trigger
+from penstock.engines.spark.resident.checkpoint import Checkpoint
+from penstock.engines.spark.resident.log_source import LogReader
+from penstock.engines.spark.state.store import SparkStore
 
 Row = tuple[Any, ...]
 
@@ -65,8 +66,11 @@ class DictStore(SparkStore):
 
     def __init__(self) -> None:
         self._map = Transaction()
-        self._place = TemporaryDirectory()
-        super().__init__(self._map, lambda: Path(self._place.name) / "copies")
+        place = tempfile.mkdtemp()
+        # A TemporaryDirectory would warn, in whichever test is running when the store is collected.
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        self._copies_folder = Path(place) / "copies"
+        super().__init__(self._map, lambda: self._copies_folder)
         self.commit, self.roll_back = self._map.commit, self._map.roll_back
 
     @property
@@ -75,7 +79,7 @@ class DictStore(SparkStore):
 
     def lose_copies(self) -> None:
         """The core goes on on another machine."""
-        shutil.rmtree(Path(self._place.name) / "copies", ignore_errors=True)
+        shutil.rmtree(self._copies_folder, ignore_errors=True)
 
 
 class Cluster:
@@ -84,7 +88,7 @@ class Cluster:
     def __init__(self, chance: random.Random | None = None, eager: bool = False) -> None:
         self.eager = eager
         self.stores: dict[int, DictStore] = {}
-        self.memory = HostMemory(most=8)
+        self.memory = CoreMemory(most=8)
         self.offset: dict[str, int] = {"position": 0}
         self.planned: dict[str, int] | None = None
         self.batch = 0
@@ -96,7 +100,7 @@ class Cluster:
 
 
 class InProcess:
-    """Stands in for :class:`penstock.engines.spark.resident.Resident`."""
+    """Stands in for :class:`penstock.engines.spark.resident.streaming_query.Resident`."""
 
     def __init__(
         self,
@@ -163,26 +167,27 @@ class InProcess:
     def _core(self, core: int, frames: list[Frame]) -> pa.Table:
         cluster = self.cluster
         store = cluster.stores.setdefault(core, DictStore())
-        options = replace(self._options, core=core)
+        task = HostTask(self._options)
         if cluster.happens(0.3):
-            cluster.memory = HostMemory(most=8)  # another worker
+            cluster.memory = CoreMemory(most=8)  # another worker
             if cluster.batch % 2:
                 store.lose_copies()
         if cluster.chance is not None:
             cluster.chance.shuffle(frames)  # Spark promises no order inside a group
         if cluster.happens(0.2):  # an attempt that fails on its way, or is never committed
-            attempt = trigger(options, frames, store, cluster.memory)
+            attempt = trigger(task, core, frames, store, cluster.memory)
             for _ in range(cluster.chance.choice((0, 1, 1000)) if cluster.chance else 0):
                 next(attempt, None)
             attempt.close()
             store.roll_back()
-        return _table(core, list(trigger(options, frames, store, cluster.memory)))
+        return _table(core, list(trigger(task, core, frames, store, cluster.memory)))
 
 
 def _table(core: int, outputs: list[Output]) -> pa.Table:
     columns: dict[str, list[Any]] = {"core": [core] * len(outputs)}
-    for name in ("kind", "query", "position", "rows", "schema", "payload"):
+    for name in ("kind", "query", "position", "count", "schema", "payload"):
         columns[name] = [getattr(output, name) for output in outputs]
+    columns = {"rows" if name == "count" else name: column for name, column in columns.items()}
     types = [pa.int32(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string(), pa.binary()]
     arrays = [pa.array(c, t) for c, t in zip(columns.values(), types, strict=True)]
     return pa.table(arrays, names=list(columns))
@@ -191,6 +196,7 @@ def _table(core: int, outputs: list[Output]) -> pa.Table:
 class _NoSession:
     def __init__(self, cluster: Cluster) -> None:
         self.spark = cluster
+        self.version = cluster.version
 
     def close(self) -> None:
         pass
@@ -200,10 +206,10 @@ class _NoSession:
 def standing_in(cluster: Cluster) -> Iterator[None]:
     """Every engine that is connected is on a cluster in this process."""
     with (
-        patch.object(log.os, "fsync", lambda file: None),  # nobody pulls the plug here
+        patch.object(checksums.os, "fsync", lambda file: None),  # nobody pulls the plug here
         patch.object(engine_module, "Resident", InProcess),
         patch.object(engine_module, "open_session", lambda *_: _NoSession(cluster)),
-        patch.object(engine_module, "_LOOK_AGAIN", 0.0 if cluster.eager else 0.5),
+        tuning.given(alive_check_interval=0.0 if cluster.eager else 0.5),
     ):
         yield
 

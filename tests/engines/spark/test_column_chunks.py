@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from penstock.engines.spark import column_chunks
-from penstock.engines.spark.column_chunks import (
-    MOST_CHUNKS,
+from penstock import tuning
+from penstock.engines.spark.state.column_chunks import (
     Column,
     ColumnChunks,
     unpacked_columns,
 )
+from penstock.tuning import TUNING
 
 
 class Store:
@@ -42,7 +42,7 @@ def test_what_is_saved_is_loaded_from_a_few_chunks(count: int) -> None:
     store, chunks = Store(), ColumnChunks("3/1")
     saved = {**panes({number - 7: 1 for number in range(count)}), "odd": np.array([1.5])}
     summary = chunks.save(saved, store)
-    assert len(store.chunks) <= MOST_CHUNKS + 1
+    assert len(store.chunks) <= TUNING.most_column_chunks + 1
     again = ColumnChunks("3/1")
     found = again.load(summary, store.chunks)
     assert found.keys() == saved.keys()
@@ -53,8 +53,8 @@ def test_what_is_saved_is_loaded_from_a_few_chunks(count: int) -> None:
     assert store.chunks == {}
 
 
-def test_chunks_of_panes_that_changed_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_chunks, "FEWEST_BYTES", 1)
+@tuning.given(smallest_column_chunk=1)
+def test_chunks_of_panes_that_changed_are_written() -> None:
     store, chunks = Store(), ColumnChunks("0/0")
     versions = dict.fromkeys(range(20), 1)
     chunks.save(panes(versions), store)
@@ -68,8 +68,8 @@ def test_chunks_of_panes_that_changed_are_written(monkeypatch: pytest.MonkeyPatc
     assert sorted(unpacked_columns(before[deleted])) == sorted(panes({0: 1}))
 
 
-def test_a_new_chunk_is_written_over_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_chunks, "FEWEST_BYTES", 1)
+@tuning.given(smallest_column_chunk=1)
+def test_a_new_chunk_is_written_over_one_that_is_gone() -> None:
     store, chunks = Store(), ColumnChunks("0/0")
     chunks.save(panes(dict.fromkeys(range(20), 1)), store)
     keys = set(store.chunks)
@@ -91,12 +91,12 @@ def test_small_panes_are_in_one_chunk_or_two() -> None:
     assert len(store.puts) < 60
 
 
-def test_panes_far_apart_take_no_more_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_chunks, "FEWEST_BYTES", 1)
+@tuning.given(smallest_column_chunk=1)
+def test_panes_far_apart_take_no_more_chunks() -> None:
     store, chunks = Store(), ColumnChunks("0/0")
     versions = {number * 10**12: 1 for number in range(-50, 50)}
     summary = chunks.save(panes(versions), store)
-    assert len(store.chunks) <= MOST_CHUNKS
+    assert len(store.chunks) <= TUNING.most_column_chunks
     chunks.save(panes({0: 1, 1: 1}), store)
     assert len(store.chunks) == 2
     assert len(ColumnChunks("0/0").load(chunks.save(panes({0: 1}), store), store.chunks)) == 2

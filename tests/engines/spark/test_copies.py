@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.spark.copies import Copies, digest
+from penstock.engines.spark.state.store import Copies, digest
 
 
 def test_a_copy_is_found_by_what_it_holds(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_copy_that_is_damaged_is_none(tmp_path: Path) -> None:
     assert copies.find(digest(b"whole")) is None
 
 
-def test_a_machine_that_keeps_nothing_stops_nobody(tmp_path: Path) -> None:
+def test_copies_that_cannot_be_written_are_not_needed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     copies = Copies(lambda: tmp_path / "file" / "folder")
     copies.keep(digest(b"a"), b"a")

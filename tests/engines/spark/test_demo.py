@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.cli import main
+from penstock.cli.commands import main
 from penstock.demo import spark as demo
 from penstock.demo.check import Verdict, check
 from penstock.demo.data import Data, Size, generate
@@ -90,7 +90,7 @@ def test_the_lines_at_the_end_are_those_that_have_run(shown: Shown) -> None:
 
 
 class StandIn:
-    """An engine and a flow that give the rows of an earlier run, and the run ids they are told."""
+    """An engine and a flow that give the rows of an earlier run, and the run ids they are given."""
 
     position = progress = 0
 
@@ -140,7 +140,7 @@ def test_the_exit_status_is_1_if_anything_is_wrong(
     monkeypatch.setattr(demo, "run_demo", lambda screen: real(screen, SMALL, FEW))
     monkeypatch.setattr(demo, "ask_spark", lambda *asked: REFUSAL)
     monkeypatch.setattr(demo, "ps", SimpleNamespace(connect=lambda *name, **options: engine))
-    monkeypatch.setattr(demo, "Flow", lambda *what: engine)
+    monkeypatch.setattr(demo, "SparkFeed", lambda *what: engine)
     monkeypatch.setattr(demo, "run_code", lambda *lines: shown.rows_of_lines.slice(lost_by_lines))
     with pytest.raises(SystemExit) as caught:
         main(["demo"])

@@ -13,8 +13,8 @@ from tests.engines.spark.in_process import Cluster, connected, finish
 
 import penstock as ps
 from penstock.engines.local.engine import Engine as LocalEngine
-from penstock.engines.spark.host import Host
-from penstock.engines.spark.source import LogReader
+from penstock.engines.spark.core.host import Host
+from penstock.engines.spark.resident.log_source import LogReader
 
 CREATE = "CREATE STREAM r (t int64, x int64, s string)"
 BY_WORD = (
@@ -28,7 +28,7 @@ SIZE = 3000
 
 
 def tuples(first: int = 0, disorder: int = 20) -> pa.Table:
-    """So many tuples, each at most so far behind the latest."""
+    """Tuples that are at most ``disorder`` behind the latest."""
     chance = random.Random(first)
     return pa.table(
         {
@@ -133,7 +133,7 @@ def test_a_stream_that_a_join_reads_too_is_not_folded(followed: list[bool]) -> N
     assert followed == []
 
 
-def test_without_slack_what_the_source_promises_counts(followed: list[bool]) -> None:
+def test_without_slack_the_source_punctuations_count(followed: list[bool]) -> None:
     text = "SELECT COUNT(*), window_end FROM r [RANGE 1000 SLIDE 100 WATTR t]"
     steps = [("sql", text), ("punctuate", -50), ("push", tuples()), ("punctuate", SIZE - 100)]
     made = both([*steps, ("push", tuples(SIZE))])

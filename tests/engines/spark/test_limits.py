@@ -1,7 +1,8 @@
-"""What the Spark engine does when a core fails, lags behind, or nobody drains."""
+"""The Spark engine when a core fails, lags behind, or results are not drained."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import pytest
 from tests.engines.spark.in_process import Cluster, connected, finish, standing_in
 
 import penstock as ps
-from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.spark.engine import Engine
 
@@ -27,11 +27,12 @@ def second_core_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second core fails at the tuple with x = 3, before it has made anything of it."""
     process = Pipeline.process
 
-    def failing(self: Any, runs: Any) -> Iterator[Run]:
-        here = bool(self.joins) and self._share is not None and self._share.core == 1
+    def failing(self: Any, runs: Any, first: int, after: int) -> Iterator[Any]:
+        share = self._site.share
+        here = bool(self.of_kind("join")) and share is not None and share.core == 1
         if here and any(3 in run.inputs[0].column(0).to_pylist() for run in runs.values()):
             raise ZeroDivisionError("boom")
-        return process(self, runs)
+        return process(self, runs, first, after)
 
     monkeypatch.setattr(Pipeline, "process", failing)
 
@@ -71,6 +72,26 @@ def test_a_query_that_fails_on_one_core_stops_on_all(
         finish(engine)
 
 
+def test_a_change_that_comes_after_the_failure_of_a_core_has_its_position_there_too(
+    second_core_fails: None,
+) -> None:
+    """Else the core is behind the log for ever, and a wait for it never ends."""
+    with connected(Cluster(), cores=2, compile_predicates=False) as engine:
+        engine.sql(STREAMS)
+        engine.install(ALL, name="all")
+        other = engine.install("SELECT x FROM S WHERE x > 2", name="other")
+        engine.push("S", numbers(0, 5))
+        engine.change("all", ALL.replace("TRUE", "r.x < s.x"))
+        engine._resident.run()  # type: ignore[attr-defined]
+        assert engine.progress == engine.position
+        with pytest.raises(ps.QueryFailed):
+            finish(engine)
+        engine.push("S", numbers(5, 6))
+        with pytest.raises(ps.QueryFailed):
+            finish(engine)
+        assert other.rows()["x"].to_pylist() == [3, 4, 5]
+
+
 def test_a_log_that_is_too_far_ahead_makes_push_wait() -> None:
     with connected(Cluster(), backlog_rows=4, batch_rows=2, rows_per_trigger=2,
                    push_timeout=0.0) as engine:  # fmt: skip
@@ -92,7 +113,7 @@ def test_a_log_that_is_too_far_ahead_makes_push_wait() -> None:
         assert query.rows()["x"].to_pylist() == list(range(9))
 
 
-def test_a_query_that_nobody_drains_makes_push_wait() -> None:
+def test_an_undrained_query_makes_push_wait() -> None:
     with connected(Cluster(), buffer_rows=3, push_timeout=0.0) as engine:
         engine.sql("CREATE STREAM R (x INT)")
         query = engine.install("SELECT x FROM R", name="q")
@@ -110,7 +131,7 @@ def test_a_query_that_nobody_drains_makes_push_wait() -> None:
         engine.push("R", numbers(4, 5))
 
 
-def test_an_engine_that_nobody_names_is_on_spark() -> None:
+def test_the_default_engine_is_on_spark() -> None:
     with standing_in(Cluster()), ps.connect() as engine:
         assert type(engine) is Engine
 
@@ -133,19 +154,33 @@ def test_a_checkpoint_has_one_engine_at_a_time(tmp_path: Path) -> None:
             f"the checkpoint {folder} is in use by another engine\n"
             "Close that one, or wait until it ends; or start in another folder."
         )
-    (folder / "penstock.json").unlink()
-    with pytest.raises(ps.StateError) as error, connected(Cluster(), checkpoint=folder):
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear")
+    with pytest.raises(ps.StateError) as error, connected(Cluster(), checkpoint=tmp_path):
         pass
     assert str(error.value) == (
-        f"{folder} is not empty and has no checkpoint of Penstock\n"
+        f"{tmp_path} is not empty and has no checkpoint of Penstock\n"
         "Pass an empty folder, or one that an engine of Penstock has used."
     )
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_a_checkpoint_that_was_killed_while_it_was_made_is_begun_again(tmp_path: Path) -> None:
-    (tmp_path / "begun.tmp").write_text("{")
-    with connected(Cluster(), checkpoint=tmp_path) as engine:
-        assert engine.position == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "lock", "log", "penstock.json", "results",
-    ]  # fmt: skip
+    made = tmp_path / "made"
+    with connected(Cluster(), checkpoint=made):
+        names = sorted(path.name for path in made.iterdir())
+    assert names == ["lock", "log", "penstock.json", "results", "spark.json"]
+    for count in range(len(names)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        (folder / "begun.tmp").write_text("{")
+        for name in [name for name in names if name != "penstock.json"][:count]:
+            if (made / name).is_dir():
+                shutil.copytree(made / name, folder / name)
+            else:
+                shutil.copy(made / name, folder / name)
+        with connected(Cluster(), checkpoint=folder) as engine:
+            assert engine.position == 0
+        assert sorted(path.name for path in folder.iterdir()) == names

@@ -14,12 +14,16 @@ from tests.engines.spark.in_process import Cluster, connected
 from tests.engines.spark.test_in_process import settled
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import check, on_oracle, run_on
+from tests.thresholds import low_thresholds
 
+from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.run import Share
-from penstock.engines.spark import delivery, trigger
-from penstock.engines.spark.results import Results
-from penstock.engines.spark.trigger import HostMemory
-from penstock.errors import StateError
+from penstock.engines.spark.core import host
+from penstock.engines.spark.core.trigger import CoreMemory
+from penstock.engines.spark.resident import delivery
+from penstock.engines.spark.resident.result_files import Results
+from penstock.errors import QueryFailed, StateError
+from penstock.kernels.probe.entry_index import EntryIndex
 
 Patch = pytest.MonkeyPatch
 
@@ -34,22 +38,22 @@ def no_core_stores_the_tuples_of_the_last(patch: Patch) -> None:
 
 
 def memory_is_trusted_without_its_token(patch: Patch) -> None:
-    def take(self: Any, options: Any, token: str) -> Any:
-        return self._hosts.pop(trigger._place(options), ("", None))[1]
+    def take(self: Any, place: Any, token: str) -> Any:
+        return self._cores.pop(place, ("", None))[1]
 
-    patch.setattr(HostMemory, "take", take)
+    patch.setattr(CoreMemory, "take", take)
 
 
 def a_failed_attempt_leaves_its_host_behind(patch: Patch) -> None:
-    def take(self: Any, options: Any, token: str) -> Any:
-        known, host = self._hosts.get(trigger._place(options), ("", None))
-        return host if known == token else None
+    def take(self: Any, place: Any, token: str) -> Any:
+        known, core = self._cores.get(place, ("", None))
+        return core if known == token else None
 
-    patch.setattr(HostMemory, "take", take)
+    patch.setattr(CoreMemory, "take", take)
 
 
 def frames_are_taken_as_they_come(patch: Patch) -> None:
-    patch.setattr(trigger, "sorted", lambda frames, key: list(frames), raising=False)
+    patch.setattr(host, "sorted", lambda frames, key: list(frames), raising=False)
 
 
 def a_batch_is_taken_again(patch: Patch) -> None:
@@ -61,6 +65,21 @@ def rows_of_cores_are_not_merged(patch: Patch) -> None:
     patch.setattr(delivery, "open_batch", lambda number, table, cores: opened(number, table, 1))
 
 
+def indexes_find_nothing(patch: Patch) -> None:
+    nothing = np.empty(0, np.int64)
+    patch.setattr(EntryIndex, "_search_segment", lambda self, *_: (nothing, 0))
+
+
+def a_window_that_is_loaded_or_packed_keeps_its_old_keys(patch: Patch) -> None:
+    rebuild = Matcher.rebuild
+
+    def once(self: Any) -> None:
+        if not any(len(side.rows) for side in self._sides):
+            rebuild(self)
+
+    patch.setattr(Matcher, "rebuild", once)
+
+
 BREAKAGES = (
     every_core_stores_every_tuple,
     no_core_stores_the_tuples_of_the_last,
@@ -69,15 +88,19 @@ BREAKAGES = (
     frames_are_taken_as_they_come,
     a_batch_is_taken_again,
     rows_of_cores_are_not_merged,
+    indexes_find_nothing,
+    a_window_that_is_loaded_or_packed_keeps_its_old_keys,
 )
 
 
+# As many examples whatever the profile: fewer would not notice what is broken.
 @settings(max_examples=100, phases=[Phase.generate], database=None)
 @given(scripts(), st.sampled_from(([50], [3])), st.integers(0, 1 << 30))
 def compare(steps: list[Step], sizes: list[int], seed: int) -> None:
     expected = on_oracle(steps)
     cluster = Cluster(random.Random(seed))
-    with connected(cluster, batch_rows=7, compile_predicates=False, cores=2) as engine:
+    options = {"batch_rows": 7, "compile_predicates": False, "cores": 2}
+    with low_thresholds(), connected(cluster, **options) as engine:
         check(steps, expected, run_on(engine, steps, sizes, settle=settled))
 
 
@@ -85,9 +108,10 @@ def test_what_is_whole_passes() -> None:
     compare()
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("broken", BREAKAGES, ids=lambda broken: broken.__name__)
 def test_random_scripts_notice(broken: Callable[[Patch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         broken(patch)
-        with pytest.raises((AssertionError, StateError)):
+        with pytest.raises((AssertionError, QueryFailed, StateError)):
             compare()

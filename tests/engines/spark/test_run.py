@@ -16,10 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from tests.engines.spark.in_process import Cluster, InProcess, standing_in
 
-from penstock import continued
-from penstock.cli import main
-from penstock.engines.spark import checkpoint, log, results
-from penstock.streams.sinks import FileSink
+from penstock import tuning
+from penstock.cli.commands import main
+from penstock.connectors.sinks import FileSink
+from penstock.engines.shared import checksums
+from penstock.engines.spark.engine import Engine
+from penstock.engines.spark.resident import checkpoint, log, result_files, spark_files
 
 QUERY = (
     "CREATE STREAM big AS SELECT ts, id, x FROM R WHERE x > 2;\n"
@@ -48,9 +50,10 @@ def deadly(chance: random.Random, probability: float) -> Iterator[None]:
         return done
 
     with ExitStack() as patched:
-        write = log.write_safely
-        for module in (log, checkpoint, results):
-            patched.enter_context(patch.object(module, "write_safely", risky(write, probability)))
+        write, record = checksums.write_sealed, checksums.overwrite_sealed
+        for module in (log, checkpoint, result_files, spark_files):
+            patched.enter_context(patch.object(module, "write_sealed", risky(write, probability)))
+        patched.enter_context(patch.object(log, "overwrite_sealed", risky(record, probability)))
         commit = risky(InProcess.before_commit, probability)
         patched.enter_context(patch.object(InProcess, "before_commit", commit))
         # Every run writes all rows again, and must get through now and then.
@@ -84,11 +87,11 @@ def call(*arguments: object) -> int:
 
 @pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
 @pytest.mark.parametrize("seed", range(4))
+@tuning.given(run_batch_rows=13)  # punctuations come after each batch
 def test_a_run_that_is_killed_goes_on_and_has_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, kind: str
 ) -> None:
-    monkeypatch.setattr("penstock.run_spark.BATCH_ROWS", 13)
-    monkeypatch.setattr("penstock.run._warm_up", lambda *_: None)
+    monkeypatch.setattr("penstock.cli.run.bounded._warm_up", lambda *_: None)
     query = tmp_path / "q.sql"
     query.write_text(QUERY.format(kind=kind))
     command = ["run", query, *files(tmp_path, seed, 150)]
@@ -199,7 +202,7 @@ def test_the_summary_tells_what_spark_did(
     told = json.loads((tmp_path / "s.json").read_text())
     assert list(told) == [
         "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
-        "shed", "seconds", "tuples_per_second", "batches", "spark_version",
+        "shed", "expression_failures", "seconds", "tuples_per_second", "batches", "spark_version",
     ]  # fmt: skip
     assert (told["engine"], told["flow"], told["spark_version"]) == ("spark", flow, "in process")
     assert told["tuples_in"] == 40 if flow else 20
@@ -213,23 +216,42 @@ def test_only_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFix
     query.write_text("SELECT x FROM R")
     data.write_text("x\n1\n")
     command = ["run", query, "--stream", f"R={data}", "--checkpoint", folder]
-    refusals = {
-        "query": (lambda: query.write_text("SELECT x + 1 AS x FROM R"), "SELECT x FROM R"),
-        "files": (lambda: data.write_text("x\n1\n2\n"), None),
-    }
     with standing_in(Cluster(eager=True)):
         assert call(*command) == 0
         assert capsys.readouterr().out == "x\n1\n"
-        for name, (change, back) in refusals.items():
-            change()
-            assert call(*command) == 2
-            assert capsys.readouterr().err == (
-                f"penstock: the checkpoint {folder} was begun with other {name}\n"
-                "Run the same command over the same files again, or name another folder.\n"
-            )
-            if back is not None:
-                query.write_text(back)
-        (folder / continued.NAME).unlink()
+        query.write_text("select  T.x\nfrom r as T  -- the same query")
+        assert call(*command) == 0
+        assert capsys.readouterr().out == "x\n1\n"
+        query.write_text("SELECT x + 1 AS x FROM R")
+        assert call(*command, "--order", "inner") == 2
+        assert capsys.readouterr().err == (
+            f"penstock: the checkpoint {folder} was begun with other query and order\n"
+            "  then: SELECT x FROM R\n"
+            "  now:  SELECT x + 1 AS x FROM R\n"
+            "  differs: 'x + 1 AS' is new\n"
+            "  order then: not given\n"
+            "  order now:  inner\n"
+            "Run the same command over the same files again, or name another folder.\n"
+        )
+        query.write_text("SELECT x FROM R")
+        data.write_text("x\n1\n2\n")
+        assert call(*command) == 2
+        assert capsys.readouterr().err == (
+            f"penstock: the checkpoint {folder} was begun with other files\n"
+            f"  R then: {data} (4 bytes)\n"
+            f"  R now:  {data} (6 bytes)\n"
+            "Run the same command over the same files again, or name another folder.\n"
+        )
+        data.write_text("x\n1\n")
+        assert call(*command) == 2
+        assert capsys.readouterr().err == (
+            f"penstock: the checkpoint {folder} was begun with other files\n"
+            f"  R: {data} (4 bytes), written anew since\n"
+            "Run the same command over the same files again, or name another folder.\n"
+        )
+        with Engine(checkpoint=tmp_path / "engine"):
+            pass
+        command[-1] = folder = tmp_path / "engine"
         assert call(*command) == 2
         assert capsys.readouterr().err == (
             f"penstock: the checkpoint {folder} is one of an engine, not of a run\n"

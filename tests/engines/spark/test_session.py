@@ -53,7 +53,7 @@ def test_checkpoints_on_one_machine_are_written_without_running_programs(
 
 
 def test_importing_penstock_does_not_import_spark() -> None:
-    code = "import sys, penstock, penstock.cli; print('pyspark' in sys.modules)"
+    code = "import sys, penstock, penstock.cli.commands; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
 
@@ -63,7 +63,7 @@ def test_explain_tells_how_spark_shares_a_query_without_importing_it() -> None:
     for name in ("trades", "quotes"):
         command += ["--stream", f"{name}={EXAMPLES}/{name}.csv"]
     code = (
-        "import sys\nfrom penstock.cli import main\n"
+        "import sys\nfrom penstock.cli.commands import main\n"
         "try:\n    main()\nfinally:\n    print('pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+import pytest
+
+from penstock.engines.spark.core.workers import errors_without_traceback
+from penstock.errors import QueryFailed, StateError
+
 CODE = """
 import gc, weakref
-from penstock.engines.spark import workers
+from penstock.engines.spark.core import workers
 
 class Node: pass
 
@@ -44,3 +50,16 @@ print("done")
 def test_what_a_worker_has_loaded_is_looked_at_now_and_then() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+def test_errors_of_ours_leave_a_worker_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    defect = QueryFailed("it has failed", "Drop it.")
+    defect.__cause__ = ZeroDivisionError()
+    for error in (defect, ZeroDivisionError()):
+        with pytest.raises(type(error)), errors_without_traceback():
+            raise error
+        assert os.environ["SPARK_HIDE_TRACEBACK"] == ""
+    with pytest.raises(StateError), errors_without_traceback():
+        raise StateError("a file is missing", "Put it back.")
+    assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"

@@ -1,7 +1,7 @@
 """Loaded by every Python process of a run that is to be killed: it dies where it was told to.
 
 ``PENSTOCK_KILL`` has one or more of ``phase:call:who:mark``: at that call of the phase's function
-in a process, ``all`` processes of the session die, or the ``worker`` alone. The file ``mark`` is
+in a process, ``all`` processes of the case die, or the ``worker`` alone. The file ``mark`` is
 made first, and a mark that is there already means that this death has been died.
 """
 
@@ -18,27 +18,31 @@ from pathlib import Path
 from typing import Any
 
 FUNCTIONS = {
-    "packing": "penstock.engines.spark.log.append",
-    "reading": "penstock.engines.spark.source.LogReader.read",
-    "running": "penstock.engines.spark.host.HostedQuery._take_run",
-    "writing": "penstock.engines.spark.store.SparkStore.put",
-    "heading": "penstock.engines.spark.store.SparkStore.set_head",
-    "delivering": "penstock.engines.spark.results.Results.keep",
-    "committed": "penstock.engines.spark.source.LogReader.commit",
-    "sinking": "penstock.streams.sinks.FileSink.write",
+    "packing": "penstock.engines.spark.resident.log.Log.append",
+    "reading": "penstock.engines.spark.resident.log_source.LogReader.read",
+    "running": "penstock.engines.spark.core.host.HostedQuery._take_run",
+    "writing": "penstock.engines.spark.state.store.SparkStore.put",
+    "heading": "penstock.engines.spark.state.store.SparkStore.set_head",
+    "delivering": "penstock.engines.spark.resident.result_files.Results.keep",
+    "committed": "penstock.engines.spark.resident.log_source.LogReader.commit",
+    "sinking": "penstock.connectors.sinks.FileSink.write",
 }
 
 
-def processes(session: int) -> list[int]:
-    """The processes of a session, this one last."""
+CASE = "PENSTOCK_CASE"
+"""The variable that a case marks its processes with: the JVM has a session of its own."""
+
+
+def processes(case: str) -> list[int]:
+    """The processes that a case has started, this one last."""
+    mark = f"{CASE}={case}".encode()
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                if os.getsid(int(name)) == session:
-                    found.append(int(name))
-            except OSError:
-                continue
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if mark in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                found.append(int(name))
+        except OSError:
+            continue
     return sorted(found, key=lambda pid: pid == os.getpid())
 
 
@@ -49,7 +53,7 @@ def die(who: str, mark: str) -> None:
         return
     if who == "worker":
         os.kill(os.getpid(), signal.SIGKILL)
-    for pid in processes(os.getsid(0)):
+    for pid in processes(os.environ[CASE]):
         os.kill(pid, signal.SIGKILL)
 
 

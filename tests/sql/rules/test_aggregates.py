@@ -1,16 +1,16 @@
-"""What the rewrite rules make of a query with an aggregate or an order."""
+"""The rewrite rules on queries with an aggregate or an order."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
 from penstock.sql.expressions import TRUE, Column, Expression, walk
-from penstock.sql.parse import parse, parse_query
+from penstock.sql.parse.parser import parse, parse_query
+from penstock.sql.parse.statements import CreateStream
 from penstock.sql.plan import Aggregate, Join, Plan
 from penstock.sql.rules import rewrite
-from penstock.sql.statements import CreateStream
 from penstock.streams.schema import Stream
 
 STREAMS = """
@@ -92,14 +92,14 @@ def test_the_where_of_a_stream_stays_in_its_aggregate() -> None:
 def test_what_only_having_reads_is_not_handed_on() -> None:
     plan = rewrite(bound("SELECT MAX(x), name FROM R GROUP BY name HAVING COUNT(*) > 1"))
     (select,) = plan.selects
-    assert select.kept == (0, 1)
+    assert select.columns_read == (0, 1)
     assert indices(*(c.expression for c in select.columns)) == ["0.1", "0.0"]
     assert indices(select.where) == ["0.2"]
 
 
 def test_what_the_order_of_groups_reads_is_handed_on() -> None:
     plan = rewrite(bound("SELECT name FROM R GROUP BY name ORDER BY MAX(y), COUNT(*)"))
-    assert plan.selects[0].kept == (0, 1, 2)
+    assert plan.selects[0].columns_read == (0, 1, 2)
     assert indices(*(key.expression for key in plan.sort)) == ["0.1", "0.2"]
 
 
@@ -120,9 +120,9 @@ def test_pairs_that_are_held_until_the_end_keep_all_columns() -> None:
 def test_what_tells_windows_apart_is_handed_on(order: str) -> None:
     sql = "SELECT COUNT(*) AS n FROM R [RANGE 5 SLIDE 5 WATTR t]"
     (select,) = rewrite(bound(f"{sql} {order}")).selects
-    assert select.kept == (0, 2)
+    assert select.columns_read == (0, 2)
     assert aggregate_of(bound(sql)).schema.names[2] == "window_end"
-    assert rewrite(bound(sql)).selects[0].kept == (0,)
+    assert rewrite(bound(sql)).selects[0].columns_read == (0,)
 
 
 def test_the_order_of_a_union_is_left_alone() -> None:

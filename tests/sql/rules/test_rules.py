@@ -1,4 +1,4 @@
-"""The rewrite rules as pairs: a query, and what becomes of its predicate and columns."""
+"""The rewrite rules as pairs: a query, and its rewritten predicate and columns."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
+from penstock.sql.bind.catalog import Catalog
+from penstock.sql.bind.query import bind
 from penstock.sql.expressions import Column, walk
-from penstock.sql.parse import parse, parse_query
+from penstock.sql.parse.parser import parse, parse_query
+from penstock.sql.parse.statements import CreateStream
 from penstock.sql.plan import Join, Plan, Select
 from penstock.sql.rules import Rule, rewrite
 from penstock.sql.rules.push_down_projection import push_down_projection
 from penstock.sql.rules.push_down_selection import push_down_selection
 from penstock.sql.rules.split_join_predicate import split_join_predicate
-from penstock.sql.statements import CreateStream
 
 STREAMS = """
 CREATE STREAM R (id int64, x int32, y float, name string, t timestamp, p decimal(10, 2),
@@ -40,7 +40,7 @@ def joined(plan: Plan) -> tuple[Select, Join]:
 
 @dataclass(frozen=True)
 class Split:
-    """What a predicate is split into; an empty text means nothing is asked."""
+    """The parts of a split predicate; an empty text means no condition."""
 
     left: str = ""
     right: str = ""
@@ -77,7 +77,7 @@ SPLITS = {
     "ABS(r.x - s.a) <= 10 AND ABS(r.y - s.z) <= 10": Split(
         compiled="((abs((x - a)) <= 10) AND (abs((cast(y as double) - z)) <= 10.0))"
     ),
-    # Strings have codes, which know equality but no order.
+    # Strings have codes with equality but no order.
     "r.name = s.word": Split(compiled="(name = word)"),
     "r.name <> s.word": Split(compiled="(name <> word)"),
     "UPPER(r.name) = LOWER(s.word)": Split(compiled="(upper(name) = lower(word))"),
@@ -180,7 +180,7 @@ def test_a_plan_without_a_join_has_no_predicate_to_move(rule: Rule) -> None:
 def test_a_selection_hands_on_the_columns_that_the_select_list_reads() -> None:
     plan = bound("SELECT y, x + 1 AS z FROM R WHERE name = 'a'")
     (select,) = push_down_projection(plan).selects
-    assert select.kept == (1, 2)
+    assert select.columns_read == (1, 2)
     nodes = [node for column in select.columns for node in walk(column.expression)]
     assert [node.index for node in nodes if isinstance(node, Column)] == [1, 0]
     # The condition is evaluated before, on all columns.

@@ -1,32 +1,51 @@
 """Saving an engine to a file and restoring it: streams, programs, windows, undrained results.
 
-The file is a ZIP archive of ``state.json`` and Arrow streams. A restored engine goes on as if
-nothing had happened: the same positions, windows, promises and rows that nobody has drained.
+The file is a ZIP archive of ``state.json`` and Arrow streams, with a seal as its comment. A
+restored engine continues with the same positions, windows, punctuations and undrained rows.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.state import BlockState, physical, plain
 from penstock.engines.local.engine import Engine
-from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.query import Query, Result
-from penstock.engines.shared.running import Letter, written
-from penstock.engines.shared.saved import load_choice, save_choice
-from penstock.errors import StateError
-from penstock.program.instructions import CreateStream
+from penstock.engines.shared.checksums import (
+    SEAL_SIZE,
+    Verification,
+    add_seal,
+    check_sealed,
+    has_seal,
+    replacing,
+)
+from penstock.engines.shared.failure import load_failure, save_failure
+from penstock.engines.shared.pipeline import Pipeline, Tally
+from penstock.engines.shared.query import Balance, Query, Result
+from penstock.engines.shared.running_query import Letter, written
+from penstock.engines.shared.saved_registry import made_by
+from penstock.errors import SURROGATE, InputError, PenstockError, StateError
+from penstock.program.choose.flow import ANY_FLOW
+from penstock.program.isa.encoding import decode, encode
+from penstock.program.isa.instructions import CreateStream, Derive, Install
 from penstock.streams.schema import Stream
+from penstock.version import VERSION
 
-FORMAT = 1
+FORMAT = 3
+VERSIONS = {1: "0.1", 2: "0.2.0 before its release"}
+"""The versions of Penstock that saved engines in older formats."""
+
+_PLACE = "saved engine"
+"""The place in the seal: a file may be renamed and moved, so only its kind."""
+_BEGINNING = b"PK\x03\x04"
+_AS_WRITTEN = "Pass a file that engine.save wrote, as it was written."
 
 
 class _Archive:
@@ -41,6 +60,13 @@ class _Archive:
             for batch in batches:
                 writer.write_batch(batch)
         self._file.writestr(name, sink.getvalue().to_pybytes())
+
+    def write_json(self, state: dict[str, Any]) -> None:
+        self._file.writestr("state.json", json.dumps(state))
+
+    def read_json(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads(self._file.read("state.json"))
+        return state
 
     def read_batches(self, name: str) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         with pa.ipc.open_stream(self._file.read(name)) as reader:
@@ -57,107 +83,231 @@ class _Archive:
         return column
 
 
+def as_path(path: object) -> Path:
+    """The path of a saved engine; an error if it is no path."""
+    if not isinstance(path, str | Path) or SURROGATE.search(str(path)):
+        raise InputError(f"{path!r} is no path of a file", "Give it as a string or a Path.")
+    return Path(path)
+
+
 def save(engine: Engine, path: Path) -> None:
-    """Write the engine's state; the file is there whole or not at all."""
+    """Write the engine's state atomically: if that fails, an older file stays."""
     if not path.parent.is_dir():
         raise StateError(
             f"the engine cannot be saved to {path}: there is no folder {path.parent}",
             "Create the folder first, or save elsewhere.",
         )
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    os.close(handle)
     try:
-        with zipfile.ZipFile(temporary, "w") as file:
-            archive = _Archive(file)
-            queries = [
-                _save_query(archive, f"q{i}", query)
-                for i, query in enumerate(engine._registry.queries.values())
-            ]
-            derived = {
-                query.name.lower() for query in engine._registry.queries.values() if query.derived
-            }
-            base = [s for s in engine.catalog if s.name.lower() not in derived]
-            for i, stream in enumerate(base):
-                archive.write_batches(f"s{i}", stream.schema, [])
-            state = {
-                "format": FORMAT,
-                "position": engine.position,
-                "names": engine._names,
-                "ended": sorted(engine._registry.ended),
-                "streams": [{"name": s.name, "time": s.time, "bounded": s.bounded} for s in base],
-                "promises": {
-                    name: [[column, plain(value)] for column, value in promises.items()]
-                    for name, promises in engine._registry.promises.items()
-                },
-                "queries": queries,
-                "options": {
-                    "batch_rows": engine.batch_rows,
-                    "buffer_rows": engine.buffer_rows,
-                    "push_timeout": engine.push_timeout,
-                    "window_memory": engine.window_memory,
-                    "compile_predicates": engine.compile_predicates,
-                    "windows_required": engine.catalog.windows_required,
-                    "order_column": engine._registry.order_column,
-                },
-            }
-            file.writestr("state.json", json.dumps(state))
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with replacing(path) as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                _write(_Archive(archive), engine)
+                archive.comment = bytes(SEAL_SIZE)
+            add_seal(file, _PLACE)
+    except OSError as error:
+        raise StateError(
+            f"the engine cannot be saved to {path}: {error.strerror or error}; "
+            + ("the file that was there stays" if path.exists() else "there is no such file"),
+            "Make room on the disk, or save where there is room and you may write.",
+        ) from error
+
+
+def _write(archive: _Archive, engine: Engine) -> None:
+    queries = [
+        _save_query(archive, f"q{i}", query)
+        for i, query in enumerate(engine._registry.queries.values())
+    ]
+    state = {
+        "format": FORMAT,
+        "version": VERSION,
+        "position": engine.position,
+        "names": engine._names,
+        "ended": sorted(engine._registry.ended),
+        "streams": [
+            encode(CreateStream(stream))
+            for stream in engine._registry.streams
+            if not stream.derived
+        ],
+        "furthest": engine._registry.furthest,
+        "promises": {
+            name: [[column, plain(value)] for column, value in columns.items()]
+            for name, columns in engine._registry.punctuations.items()
+        },
+        "queries": queries,
+        "options": {
+            "batch_rows": engine.batch_rows,
+            "buffer_rows": engine.buffer_rows,
+            "push_timeout": engine.push_timeout,
+            "window_memory": engine.window_memory,
+            "compile_predicates": engine.compile_predicates,
+            "windows_required": engine._compiler.windows_required,
+            "order_column": engine._compiler.order_column,
+        },
+    }
+    archive.write_json(state)
 
 
 def restore(path: Path, **options: Any) -> Engine:
-    """An engine in the state that was saved; ``options`` override those it was saved with."""
+    """Restore an engine from saved state; ``options`` override the saved options."""
+    with _opened(path) as archive:
+        return _restored(path, archive, options)
+
+
+def verify(path: Path) -> Verification:
+    """Check a saved engine against its seal."""
+    damages: list[StateError] = []
     try:
-        with zipfile.ZipFile(path) as file:
-            state = json.loads(file.read("state.json"))
-            if state.get("format") != FORMAT:
-                raise StateError(
-                    f"{path} has the state format {state.get('format')}, this is format {FORMAT}",
-                    "Restore it with the version of Penstock that saved it.",
-                )
-            return _restore(_Archive(file), state, options)
+        with _opened(path):
+            pass
+    except StateError as error:
+        damages.append(error)
+    return Verification(1, path.stat().st_size, damages)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_Archive]:
+    """The archive of a file, after its seal is checked."""
+    try:
+        with path.open("rb") as file:
+            try:
+                check_sealed(file, path, _PLACE, _AS_WRITTEN)
+            except StateError:
+                _refuse_other(file, path)
+                raise
+            try:
+                archive = zipfile.ZipFile(file)
+            except zipfile.BadZipFile as error:
+                raise _undecodable(path, error) from error
+            with archive:
+                yield _Archive(archive)
     except FileNotFoundError:
         raise StateError(
             f"there is no file {path}", "Pass a file that engine.save wrote."
         ) from None
-    except (
-        zipfile.BadZipFile,
-        RuntimeError,  # what zipfile says of a version or an encryption that it does not have
-        OSError,
-        KeyError,
-        json.JSONDecodeError,
-        pa.ArrowInvalid,
-    ) as error:
+    except OSError as error:
         raise StateError(
-            f"{path} is no saved engine, or a damaged one ({error})",
-            "Pass a file that engine.save wrote.",
+            f"{path} cannot be read: {error.strerror or error}", "Check the path and its rights."
         ) from error
 
 
-def _restore(archive: _Archive, state: dict[str, Any], options: dict[str, Any]) -> Engine:
-    engine = Engine(**{**state["options"], **options})
-    for i, saved in enumerate(state["streams"]):
-        schema, _ = archive.read_batches(f"s{i}")
-        stream = Stream.of(saved["name"], schema, saved["time"], saved["bounded"])
-        engine.feed([CreateStream(stream)])
+def _refuse_other(file: BinaryIO, path: Path) -> None:
+    """Raise if an unsealed file is of an older format, which had no seal, or of another kind."""
+    sealed = has_seal(file)
+    file.seek(0)
+    if not sealed and not _BEGINNING.startswith(file.read(len(_BEGINNING))):
+        raise StateError(f"{path} is no saved engine", "Pass a file that engine.save wrote.")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            found = _Archive(archive).read_json()["format"]
+    except Exception:  # it may be anything
+        return
+    if found in VERSIONS:
+        _check_format(path, {"format": found, "version": VERSIONS[found]})
+
+
+def _restored(path: Path, archive: _Archive, options: dict[str, Any]) -> Engine:
+    """The engine of an archive. Every error of decoding becomes one that names the file."""
+    try:
+        state = archive.read_json()
+        _check_format(path, state)
+        engine = Engine(**state["options"])
+        if not options:
+            _restore(archive, state, engine)
+            return engine
+    except (StateError, MemoryError):
+        raise
+    except Exception as error:  # a file that was edited and sealed again can be wrong in any way
+        raise _undecodable(path, error) from error
+    overridden = Engine(
+        **{**state["options"], **options}
+    )  # errors here are of the caller's options
+    try:
+        _restore(archive, state, overridden)
+    except Exception as error:
+        raise _undecodable(path, error) from error
+    return overridden
+
+
+def _undecodable(path: Path, error: Exception) -> StateError:
+    what = error.what if isinstance(error, PenstockError) else error
+    return StateError(
+        f"{path} holds no engine that can be restored ({type(error).__name__}: {what})", _AS_WRITTEN
+    )
+
+
+def _check_format(path: Path, state: dict[str, Any]) -> None:
+    if state.get("format") != FORMAT:
+        version = VERSIONS.get(state.get("format", 0), state.get("version", "another version"))
+        raise StateError(
+            f"{path} was saved by Penstock {version} in the format {state.get('format')}; this is "
+            f"Penstock {VERSION}, which reads the format {FORMAT}",
+            "Restore it with the version that saved it, or build the engine anew.",
+        )
+
+
+def _restore(archive: _Archive, state: dict[str, Any], engine: Engine) -> None:
+    for saved in state["streams"]:
+        created = decode(saved)
+        if not isinstance(created, CreateStream):
+            raise ValueError(f"{created!r} creates no stream")
+        engine.feed([created])
     for i, saved in enumerate(state["queries"]):
         _restore_query(archive, f"q{i}", saved, engine)
-    engine._processing.position = state["position"]
-    engine._names = state["names"]
-    engine._registry.ended = set(state["ended"])
-    engine._registry.promises = {
-        name: {column: physical(value) for column, value in promises}
-        for name, promises in state["promises"].items()
+    engine._processing.position = _count(state["position"])
+    engine._names = _count(state["names"])
+    known = {stream.name.lower(): stream for stream in engine._registry.streams}
+    engine._registry.furthest = {
+        known[name].name.lower(): _number(time) for name, time in state["furthest"].items()
     }
-    return engine
+    engine._registry.ended = {known[name].name.lower() for name in state["ended"]}
+    engine._registry.punctuations = {
+        name: {_column(known[name], column): physical(value) for column, value in columns}
+        for name, columns in state["promises"].items()
+    }
+
+
+def _column(stream: Stream, number: int | None) -> int | None:
+    """Check the column number of a punctuation; None: it names no column."""
+    if number is not None:
+        stream.schema.field(number)
+    return number
+
+
+def _count(saved: Any) -> int:
+    """Check a count: an integer, 0 or more."""
+    if type(saved) is not int or not 0 <= saved < 1 << 63:
+        raise ValueError(f"{saved!r} is no count")
+    return saved
+
+
+def _counts(saved: dict[str, Any]) -> dict[str, int]:
+    return {name: _count(tuples) for name, tuples in saved.items()}
+
+
+def _balance(saved: list[Any]) -> Balance:
+    """The counts of a query from before its failure."""
+    tuples, malformed, shed, late, dead, tallies = saved
+    return Balance(
+        _counts(tuples),
+        _counts(malformed),
+        _counts(shed),
+        _count(late),
+        _count(dead),
+        [Tally(str(name), bool(window), *map(_count, rest)) for name, window, *rest in tallies],
+    )
+
+
+def _number(saved: Any) -> int | float:
+    if type(saved) not in (int, float) or saved != saved:
+        raise ValueError(f"{saved!r} is no number")
+    return saved  # type: ignore[no-any-return]
 
 
 def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[str, Any]:
+    # What the blocks of a failed query hold may not be whole, and no query goes on with it.
+    units = query.pipeline.units if query.failure is None else {}
     blocks = {
         str(number): _save_block(archive, f"{prefix}.b{number}", block.save())
-        for number, block in query.pipeline.blocks.items()
+        for number, block in units.items()
     }
     with query._room:
         query._gather_loose()
@@ -167,16 +317,14 @@ def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[
         archive.write_batches(f"{prefix}.r{i}", result.batch.schema, [result.batch])
         archive.write_arrays(f"{prefix}.r{i}", {"positions": result.positions})
     return {
-        "name": query.name,
-        "text": query.text,
-        "order": query.order,
-        "kernel": query.kernel,
-        "flow": save_choice(query.flow),
-        "derived": query.derived,
+        "made_by": encode(made_by(query)),
+        "failure": None if query.failure is None else save_failure(query.failure),
         "rows_out": query._rows_out,
         "counts": query._counts,
         "shed": None if query._shedding is None else query._shedding.save(),
         "tuples_in": query._tuples_in,
+        "malformed": query._malformed,
+        "settled": query._settled if query.failure is None else query._balanced(),
         "results": len(results),
         "letters": [[x.kind, x.position, x.stream, x.text, x.reason] for x in letters],
         "blocks": blocks,
@@ -184,34 +332,51 @@ def _save_query(archive: _Archive, prefix: str, query: Query[Pipeline]) -> dict[
 
 
 def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine: Engine) -> None:
-    registry, choice = engine._registry, load_choice(saved.get("flow"))
-    program = registry.program(saved["text"], saved["order"], saved["kernel"], choice)
+    registry, made = engine._registry, decode(saved["made_by"])
+    if not isinstance(made, Install | Derive):
+        raise ValueError(f"{made!r} makes no query")
+    derived = isinstance(made, Derive)
+    name, choice = (made.name, ANY_FLOW) if isinstance(made, Derive) else (made.query, made.flow)
+    registry.check_free(name)
+    program = registry.compiled(made.program)
     flow = registry.decide(choice, program)
-    query = engine._new_query(saved["name"], program, saved["derived"], flow)
-    query.order, query.kernel, query.flow = saved["order"], saved["kernel"], choice
-    engine._registry.queries[query.name.lower()] = query
-    if query.derived:
-        bounded = all(scan.stream.bounded for scan in program.scans)
-        stream = Stream.of(query.name, program.schema, bounded=bounded, derived=True)
-        engine.catalog.add(stream)
-    for number, block in query.pipeline.blocks.items():
-        block.load(_saved_block(archive, f"{prefix}.b{number}", saved["blocks"][str(number)]))
-    query._rows_out = saved["rows_out"]
-    query._tuples_in = saved["tuples_in"]
+    query = registry.remember(engine._new_query(name, program, derived, flow), made)
+    if saved["failure"] is not None:
+        query.failure = load_failure(saved["failure"])
+    else:
+        for number, block in query.pipeline.units.items():
+            state = saved["blocks"][str(number)]
+            block.restore(_saved_block(archive, f"{prefix}.b{number}", state))
+    query._rows_out = _count(saved["rows_out"])
+    query._tuples_in = _counts(saved["tuples_in"])
+    query._malformed = _counts(saved["malformed"])
+    query._settled = None if saved["settled"] is None else _balance(saved["settled"])
     for i in range(saved["results"]):
         _, batches = archive.read_batches(f"{prefix}.r{i}")
         positions = archive.read_array(f"{prefix}.r{i}", "positions")
+        if len(positions) != batches[0].num_rows:
+            raise ValueError(f"{len(positions)} positions of {batches[0].num_rows} rows")
         query._results.append(Result(batches[0], positions))
         query._waiting_rows += batches[0].num_rows
-    query._letters.extend(Letter(*letter) for letter in saved["letters"])
+    query._letters.extend(map(_letter, saved["letters"]))
     query._waiting_letters = len(saved["letters"])
-    query._counts = saved["counts"]
+    query._counts = {kind: _count(saved["counts"][kind]) for kind in query._counts}
     if query._shedding is not None:
         query._shedding.load(saved["shed"])
+    query.metrics()  # finds counts that are no numbers
+
+
+def _letter(saved: list[Any]) -> Letter:
+    letter = Letter(*saved)
+    _count(letter.position)
+    texts = (letter.kind, letter.stream, letter.text, letter.reason)
+    if letter.kind not in ("late", "dead") or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{saved!r} is no letter")
+    return letter
 
 
 def _save_block(archive: _Archive, prefix: str, state: BlockState) -> dict[str, Any]:
-    """Write the rows and columns of a block; the rest goes into the JSON."""
+    """Write the rows and columns of a block; returns the rest for the JSON."""
     for name, (schema, batches) in state.rows.items():
         archive.write_batches(f"{prefix}.{name}", schema, batches)
     archive.write_arrays(prefix, state.columns)

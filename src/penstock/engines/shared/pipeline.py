@@ -1,344 +1,291 @@
-"""The blocks of one query, connected as its program says."""
+"""The blocks of one query: a network laid out as its program says, and the driver that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from penstock.blocks.aggregate import AggregateBlock
-from penstock.blocks.aggregate_clock import Closings
-from penstock.blocks.core_figures import core_figures
-from penstock.blocks.join import JoinBlock
-from penstock.blocks.latency import latencies
-from penstock.blocks.order import OrderBlock
-from penstock.blocks.partial_batch import PartialBatch
-from penstock.blocks.project import ProjectBlock
-from penstock.blocks.run import Run, Share, concatenate, empty_run
-from penstock.blocks.screen import screen
-from penstock.blocks.select import SelectBlock
-from penstock.blocks.union import UnionBlock
-from penstock.flows.make import make_aggregate, make_join, meeting_of
-from penstock.program.blocks import (
-    AggregateRows,
-    BlockInstruction,
-    JoinStreams,
-    OrderRows,
-    Program,
-    ProjectColumns,
-    ScanStream,
-    SelectRows,
-    SetWindow,
-    UnionRows,
+from penstock.blocks.contract import (
+    IN,
+    LETTERS,
+    OUT,
+    Account,
+    Batch,
+    Block,
+    BlockId,
+    Instructions,
+    Message,
+    Partials,
+    Port,
+    Site,
+    Traits,
+    Unit,
 )
-from penstock.program.flow_choice import Flow
-from penstock.streams.windows import TimeAttribute
+from penstock.blocks.intake import Intake
+from penstock.blocks.join.core_figures import added_up
+from penstock.blocks.join.latency import Latency, latencies
+from penstock.blocks.run import Run
+from penstock.blocks.synchroniser import Synchroniser
+from penstock.flows.make import make_block
+from penstock.flows.network.inline import Inline
+from penstock.flows.network.network import Driver, Network, run
+from penstock.program.choose.flow import Flow
+from penstock.program.isa.block_instructions import INTAKE, BlockInstruction, Program
 
-Block = JoinBlock | AggregateBlock | SelectBlock | OrderBlock | ProjectBlock | UnionBlock
+QueryOutput = Iterator[tuple[str, Any]]
+"""The output of a query: on ``out`` batches of rows, and instructions that have passed all blocks;
+on ``letters`` late tuples and dead letters.
+"""
+
+
+class Tally(NamedTuple):
+    """Where the tuples of one mention of a stream have gone.
+
+    ``window`` says whether a join window reads it. ``stored`` counts the tuples in the window,
+    ``expired`` those that have left it, ``passed`` those that went to a block without tuples in its
+    state; ``late`` and ``dead`` those that became letters.
+    """
+
+    stream: str
+    window: bool
+    stored: int
+    expired: int
+    passed: int
+    late: int
+    dead: int
+
+
+class Mention(NamedTuple):
+    """A stream as a program names it: by which scan, for which slot of which block."""
+
+    stream: str
+    scan: int
+    reader: BlockId
+    slot: int
 
 
 class Pipeline:
-    """Blocks by number. Configured by instructions alone, the first time and every later one.
+    """The network of a query, configured by instructions alone, the first time and later.
 
-    With a ``share`` it does its part of a query that :func:`can_share` lets be shared: the
-    pipelines of all cores together make every row once. A join stores its part of the tuples, an
-    aggregate has its part of the groups; where nothing is stored, each pipeline takes its part of
-    every run. With a ``flow`` its joins are
-    shared by the cores of that flow. ``promises`` False: nobody reads its rows as a stream, so that
-    what aggregates promise of them need not be told.
+    The first program defines the blocks; a later one has the same. ``site`` travels with every
+    instruction: with a share, the networks on all cores together make every row once. ``drive``
+    makes the driver of the network; the output is the same by any.
     """
 
     def __init__(
-        self,
-        program: Program,
-        compile_predicates: bool = True,
-        share: Share | None = None,
-        flow: Flow | None = None,
-        promises: bool = True,
+        self, program: Program, site: Site, drive: Callable[[Network], Driver] = Inline
     ) -> None:
-        self.program = program
-        self._promises = promises
-        self.flow = flow
-        self._share = share
-        self._compile = compile_predicates
-        self._layout: dict[int, BlockInstruction] = {}
-        self.blocks: dict[int, Block] = {}
-        for instruction in program.instructions:
-            self._send(instruction)
-
-    def _send(self, instruction: BlockInstruction) -> None:
-        """Deliver an instruction to its block; the first one for a block brings it into being."""
-        number = instruction.block
-        if not isinstance(instruction, SetWindow):
-            self._layout[number] = instruction
-        if isinstance(instruction, ScanStream):
-            return
-        block = self.blocks.get(number)
-        if block is None:
-            self.blocks[number] = self._make(instruction)
-        else:
-            block.program(instruction)  # type: ignore[arg-type]
-
-    def _make(self, instruction: BlockInstruction) -> Block:
-        if isinstance(instruction, JoinStreams):
-            left, right = (self._stream(number) for number in instruction.inputs)
-            if self.flow is None:
-                return JoinBlock(instruction, (left, right), self._compile, self._share)
-            return make_join(instruction, (left, right), self._compile, self.flow)
-        if isinstance(instruction, AggregateRows):
-            source = self._layout[instruction.input]
-            stream = source.stream.name if isinstance(source, ScanStream) else ""
-            block = make_aggregate(instruction, stream, self.flow)
-            block.promises, block.share = self._promises, self._share
-            return block
-        if isinstance(instruction, OrderRows):
-            return OrderBlock(instruction)
-        if isinstance(instruction, SelectRows):
-            return SelectBlock(instruction)
-        if isinstance(instruction, ProjectColumns):
-            return ProjectBlock(instruction)
-        assert isinstance(instruction, UnionRows)
-        return UnionBlock(instruction)
-
-    def _stream(self, number: int) -> str:
-        scan = self._layout[number]
-        assert isinstance(scan, ScanStream)
-        return scan.stream.name
-
-    @property
-    def joins(self) -> list[JoinBlock]:
-        return [block for block in self.blocks.values() if isinstance(block, JoinBlock)]
-
-    @property
-    def aggregates(self) -> list[AggregateBlock]:
-        return [block for block in self.blocks.values() if isinstance(block, AggregateBlock)]
-
-    @property
-    def failures(self) -> int:
-        return sum(
-            block.failures.count
-            for block in self.blocks.values()
-            if not isinstance(block, UnionBlock)
-        )
-
-    def process(self, runs: Mapping[str, Run]) -> Iterator[Run]:
-        """Push one run per stream through; ``runs`` is by the stream's name in lower case.
-
-        Tuples without a time come out as dead letters, once each, before any block sees them.
-        """
-        inputs: dict[int, Run] = {}
-        screened: dict[str, Run] = {}
-        for scan in self.program.scans:
-            name = scan.stream.name.lower()
-            if name not in screened:
-                run = runs.get(name, None)
-                run = empty_run(scan.stream.schema) if run is None else run
-                run = run if self._takes_words(name) else run.plain
-                if self._share is not None and not (self.program.joins or self.aggregates):
-                    run = _part(run, self._share)
-                times, floating = self._times(name)
-                screened[name] = screen(run, scan.stream.name, times, floating)
-                inputs[scan.block] = screened[name]
-            else:
-                inputs[scan.block] = replace(screened[name], letters=())
-        return self._produce(max(self._layout), inputs)
-
-    def _takes_words(self, stream: str) -> bool:
-        """Whether whatever reads the stream makes use of dictionary-encoded columns."""
-        scans = {s.block for s in self.program.scans if s.stream.name.lower() == stream}
-        return scans <= {aggregate.input for aggregate in self.program.aggregates}
-
-    def _times(self, stream: str) -> tuple[list[TimeAttribute], bool]:
-        """The attributes that tell the time of a stream's tuples; whether clocks are floats."""
-        times: list[TimeAttribute] = []
-        floating = False
-        for instruction in self.program.instructions:
-            if isinstance(instruction, SetWindow) and instruction.time is not None:
-                join = self._layout[instruction.block]
-                assert isinstance(join, JoinStreams)
-                floating = floating or join.float_clock
-                if self._stream(join.inputs[instruction.side]).lower() == stream:
-                    times.append(instruction.time)
-            elif (
-                isinstance(instruction, AggregateRows)
-                and instruction.time is not None
-                and self._stream(instruction.input).lower() == stream
-            ):
-                times.append(instruction.time)
-        return list(dict.fromkeys(times)), floating
-
-    def complete(self) -> Iterator[Run]:
-        """The rows of what has arrived that a flow has not found yet, a few at a time."""
-        joins = self._numbered_joins()
-        for number, block in joins:
-            for run in block.complete():
-                others = {n: [other.nothing()] for n, other in joins if n != number}
-                yield from self._produce(max(self._layout), {}, {**others, number: [run]})
-
-    def _numbered_joins(self) -> list[tuple[int, JoinBlock]]:
-        return [(n, block) for n, block in self.blocks.items() if isinstance(block, JoinBlock)]
-
-    def change(self, program: Program, position: int, flow: Flow | None = None) -> Iterator[Run]:
-        """Send the instructions of another program; yield what the change makes expire.
-
-        ``flow`` is another one only in the order that it promises.
-        """
-        yield from self.complete()
-        if flow is not None and flow != self.flow:
-            self.flow = flow
-            for join in self.joins:
-                join.promise_order(lambda kind: meeting_of(flow, kind))
-        self.program = program
-        for instruction in program.instructions:
-            self._send(instruction)
-        settled: dict[int, Iterable[Run]] = {
-            number: [block.settle(position)] for number, block in self._numbered_joins()
+        self._site = site
+        self._intake = Intake([str(number) for number, _ in program.intake.readers])
+        self.blocks: dict[BlockId, Block] = {
+            i.block: make_block(i) for i in program.instructions if i.reads
         }
-        for number, block in self.blocks.items():
-            if isinstance(block, AggregateBlock):
-                settled[number] = block.settle(position)
-        if settled:
-            yield from self._produce(max(self._layout), {}, settled)
+        self._driver = drive(self._laid_out(program))
+        self._note(program)
+        for _, message in run(self._driver, self._instructions(program, 0)):
+            assert isinstance(message, Instructions), "nothing has come in yet"
 
-    def _produce(
-        self,
-        number: int,
-        runs: Mapping[int, Run],
-        settled: Mapping[int, Iterable[Run]] | None = None,
-    ) -> Iterator[Run]:
-        """The runs that a block makes, one after another."""
-        instruction, block = self._layout[number], self.blocks.get(number)
-        if isinstance(instruction, ScanStream):
-            if settled is None:
-                yield runs[number]
-        elif isinstance(block, JoinBlock) and isinstance(instruction, JoinStreams):
-            if settled is None:
-                left, right = instruction.inputs
-                yield from block.process((runs[left], runs[right]))
-            else:
-                yield from settled[number]
-        elif isinstance(block, UnionBlock) and isinstance(instruction, UnionRows):
-            made = [list(self._produce(i, runs, settled)) for i in instruction.inputs]
-            nothing = empty_run(self.schema)
-            yield block.process([concatenate(part) if part else nothing for part in made])
-        elif isinstance(block, AggregateBlock) and isinstance(instruction, AggregateRows):
-            for run in self._produce(instruction.input, runs, settled):
-                yield from block.process(run)
-            if settled is not None:
-                yield from settled.get(number, ())
-        elif isinstance(block, SelectBlock | OrderBlock | ProjectBlock):
-            assert isinstance(instruction, SelectRows | OrderRows | ProjectColumns)
-            for run in self._produce(instruction.input, runs, settled):
-                yield block.process(run)
+    def _laid_out(self, program: Program) -> Network:
+        """The blocks, wired as the program says that they read one another."""
+        network = Network([])
+        for block in self.units.values():
+            network.place(block)
+        network.enter(IN, self._intake, IN)
+        network.leave(self._intake, LETTERS, LETTERS)
+        for instruction in program.instructions:
+            if not instruction.reads:
+                continue
+            block = self.blocks[instruction.block]
+            if LETTERS in block.outputs:
+                network.leave(block, LETTERS, LETTERS)
+            for source, output, port, target in self._sources(instruction, block, network):
+                network.wire(source, output, target, port)
+        last = self.blocks[program.instructions[-1].block]
+        network.leave(last, OUT, OUT)
+        return network
 
-    def merge(
-        self, parts: Sequence[PartialBatch], position: int, update: bool = False
-    ) -> tuple[int, Iterator[Run]]:
-        """Take tuples that were folded elsewhere; the program has one aggregate, of one stream.
+    def _sources(
+        self, instruction: BlockInstruction, block: Block, network: Network
+    ) -> Iterator[tuple[Unit, Port, Port, Unit]]:
+        """What feeds a block: the intake, another block, or several through a synchroniser."""
+        fed = [self.blocks[number] for number in instruction.reads if number in self.blocks]
+        if not fed:
+            yield self._intake, str(instruction.block), IN, block
+        elif len(fed) == 1:
+            yield fed[0], OUT, IN, block
+        else:
+            together = Synchroniser(f"synchroniser of {block.name}", len(fed))
+            network.units.append(together)
+            for port, source in zip(together.inputs, fed, strict=True):
+                yield source, OUT, port, together
+            yield together, OUT, IN, block
 
-        They are judged by what was promised before, and close windows at ``position``. Returns how
-        many were late, and the rows: of windows that close, or for an ``update`` all that changed.
+    def _note(self, program: Program) -> None:
+        """Compute what depends on the program alone."""
+        self.program = program
+        intake = program.intake
+        self.streams = [(one.stream.name, one.stream.name.lower()) for one in intake.streams]
+        """The streams that it reads: each name, and the name in lower case."""
+        self.reads = frozenset(lower for _, lower in self.streams)
+        slots = {scan: (n, slot) for n, of in intake.readers for slot, scan in enumerate(of)}
+        self.mentions = [Mention(s.stream.name, s.block, *slots[s.block]) for s in program.scans]
+        self._accounts = [self._account(mention) for mention in self.mentions]
+
+    def _account(self, mention: Mention) -> Callable[[int], Account] | None:
+        block = self.blocks.get(mention.reader)
+        return None if block is None else block.traits().account
+
+    @property
+    def flow(self) -> Flow | None:
+        """How cores share its joins."""
+        return self._site.flow
+
+    def note(self, program: Program, flow: Flow) -> None:
+        """Record another program of a query whose blocks are on another core."""
+        self._site = _with_flow(self._site, flow)
+        self._note(program)
+
+    # -- messages ---------------------------------------------------------------------------
+
+    def process(self, runs: Mapping[str, Run], first: int, after: int) -> QueryOutput:
+        """Send the input at positions ``first`` to ``after - 1``.
+
+        ``runs`` has a run per stream, by its name in lower case.
         """
-        [block] = self.aggregates
-        number = next(n for n, known in self.blocks.items() if known is block)
-        late = sum(block.merge(part) for part in parts)
-        highest = [part.highest for part in parts if part.highest is not None]
-        if not highest:
-            return late, iter(())
-        runs: Iterable[Run] = block.advance(max(highest), position)
-        if update:
-            runs = chain(block.updated(parts, position), map(_without_rows, runs))
-        return late, self._produce(max(self._layout), {}, {number: runs})
+        batch = Batch(first, after, tuple([runs.get(name) for _, name in self.streams]))
+        return run(self._driver, ((IN, batch),))
 
-    def follow(self, part: PartialBatch, closings: Closings) -> Iterator[Run]:
-        """As :meth:`process` of tuples in their order, folded elsewhere, that the one aggregate
-        takes: see :func:`penstock.blocks.folded_run.takes`.
+    def complete(self, position: int) -> QueryOutput:
+        """Make every row of the input before a position."""
+        return run(self._driver, ((IN, Instructions(position)),))
+
+    def change(self, program: Program, position: int, flow: Flow | None = None) -> QueryOutput:
+        """Send the instructions of another program; yields the rows that the change makes.
+
+        ``flow`` differs from the present one at most in its order.
         """
-        [number] = (n for n, block in self.blocks.items() if isinstance(block, AggregateBlock))
-        runs = self.aggregates[0].follow(part, closings)
-        return self._produce(max(self._layout), {}, {number: runs})
+        if flow is not None:
+            self._site = _with_flow(self._site, flow)
+        self._note(program)
+        barrier = (IN, Instructions(position))
+        yield from run(self._driver, (barrier, *self._instructions(program, position)))
+
+    def take_partials(self, message: Partials) -> QueryOutput:
+        """Send tuples that were folded elsewhere."""
+        return run(self._driver, ((IN, message),))
+
+    def takes_partials(self, message: Partials) -> bool:
+        """Whether its blocks can take tuples that were folded elsewhere."""
+        [(number, _)] = self.program.intake.readers
+        takes = self.blocks[number].traits().takes_partials
+        return takes is not None and takes(message)
+
+    def _instructions(self, program: Program, position: int) -> tuple[tuple[Port, Message], ...]:
+        """Every block's instruction, and a barrier."""
+        bodies: dict[BlockId, Any] = {i.block: i for i in program.instructions if i.reads}
+        bodies[INTAKE] = program.intake
+        return (IN, Instructions(position, bodies, self._site)), (IN, Instructions(position))
+
+    # -- questions to the blocks ------------------------------------------------------------
+
+    @property
+    def units(self) -> dict[BlockId, Block]:
+        """All units with state: the intake and the blocks."""
+        return {INTAKE: self._intake, **self.blocks}
+
+    def of_kind(self, kind: str) -> list[Any]:
+        """The blocks of a kind, in the order of the program."""
+        kinds = {i.block: i.kind_of_block for i in self.program.instructions}
+        return [block for number, block in self.blocks.items() if kinds[number] == kind]
+
+    def after(self, number: BlockId) -> list[Block] | None:
+        """The blocks after a block, in order; None if one of them has another input."""
+        found: list[Block] = []
+        for instruction in self.program.instructions:
+            if number in instruction.reads:
+                if len(instruction.reads) > 1:
+                    return None
+                number = instruction.block
+                found.append(self.blocks[number])
+        return found
 
     def measures(self) -> dict[str, Any]:
-        """What the blocks have counted, and the state of their windows."""
-        joins = self.joins
-        return {
-            "expression_failures": self.failures,
-            "comparisons": sum(join.comparisons for join in joins),
-            "kernels": [join.kernels for join in joins],
-            "matches": sum(join.matches for join in joins),
-            "window_tuples": [len(side.rows) for join in joins for side in join.sides],
-            "expired_tuples": [side.rows.first for join in joins for side in join.sides],
-            "window_bytes": self.nbytes,
-            **_aggregate_measures(self.aggregates),
-            "cores": core_figures(joins),
-            **({"latency": latencies([join.latency for join in joins])} if joins else {}),
+        """The counts of the blocks, and the state of their windows."""
+        found: dict[str, Any] = {
+            "expression_failures": 0,
+            "comparisons": 0,
+            "kernels": [],
+            "matches": 0,
+            "window_tuples": [],
+            "expired_tuples": [],
+            "window_bytes": 0,
+            "groups": [],
+            "panes": [],
+            "modules": [],
+            "windows_open": [],
+            "cores": [],
+            "latency": [],
         }
+        for block in self.blocks.values():
+            for name, figure in block.measures().items():
+                found[name] = found[name] + figure if name in found else figure
+        latency = latencies(found["latency"]) if found["latency"] else {}
+        return {**found, "cores": added_up(found["cores"]), "latency": latency}
 
-    def clear(self) -> None:
-        """Let the blocks go, and with them the windows and the cores."""
-        self.close()
-        self.blocks.clear()
+    @property
+    def latencies(self) -> list[Latency]:
+        """The latencies of the blocks that have any."""
+        return [one for b in self.blocks.values() for one in b.measures().get("latency", ())]
 
-    def close(self) -> None:
-        """Let the cores of the joins and aggregates go; the windows stay."""
-        for join in self.joins:
-            join.close()
-        for aggregate in self.aggregates:
-            aggregate.close()
+    def reported_counts(self) -> dict[str, Any]:
+        """Nothing: the query counts by itself if its blocks are here."""
+        return {}
+
+    def tally(self) -> list[Tally]:
+        """Where the tuples of each mention of a stream have gone so far."""
+        pairs = zip(self.mentions, self._accounts, strict=True)
+        return [self._tally(mention, account) for mention, account in pairs]
+
+    def _tally(self, mention: Mention, account: Callable[[int], Account] | None) -> Tally:
+        name = mention.stream
+        passed = self._intake.passed.get(mention.scan, 0)
+        dead = self._intake.dead.get(name.lower(), 0)
+        if account is None:
+            return Tally(name, False, 0, 0, passed, 0, dead)
+        own = account(mention.slot)
+        passed = 0 if own.window else passed - own.late - own.dead
+        dead += own.dead
+        return Tally(name, own.window, own.stored, own.expired, passed, own.late, dead)
+
+    @property
+    def traits(self) -> list[Traits]:
+        """The traits of each block."""
+        return [block.traits() for block in self.blocks.values()]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all windows."""
+        return sum(block.nbytes for block in self.blocks.values())
 
     @property
     def schema(self) -> pa.Schema:
         return self.program.schema
 
-    @property
-    def holds_tuples(self) -> bool:
-        """Whether a tuple that arrives may be kept: in the window of a join, or to be sorted."""
-        return any(isinstance(block, JoinBlock | OrderBlock) for block in self.blocks.values())
+    def clear(self) -> None:
+        """Release the blocks, with their windows and cores."""
+        self.close()
+        self.blocks = {}  # a new dict: another thread may be reading the old one
+        self._driver = Inline(Network([]))
+        self._note(self.program)
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of all windows."""
-        windows = sum(side.nbytes for join in self.joins for side in join.sides)
-        rest = (b for b in self.blocks.values() if isinstance(b, AggregateBlock | OrderBlock))
-        return windows + sum(block.nbytes for block in rest)
-
-
-def _aggregate_measures(blocks: list[AggregateBlock]) -> dict[str, Any]:
-    """Of each aggregate, how many groups, panes or window modules, and open windows it has."""
-    found = [block.measures() for block in blocks]
-    names = ("groups", "panes", "modules", "windows_open")
-    return {name: [one[name] for one in found] for name in names}
+    def close(self) -> None:
+        """Release the threads of the driver, and the cores of joins and aggregates."""
+        self._driver.close()
+        for block in self.blocks.values():
+            block.close()
 
 
-def can_share(program: Program) -> bool:
-    """Whether pipelines on several cores can share the work of a program, each row made once.
-
-    One inner join can be shared, and what has no join at all. Outer, semi and anti joins need to
-    know that no core has found a partner; a union of joins needs the order of its branches. The
-    groups of an aggregate can be shared; without GROUP BY, after a join, and for ORDER BY one core
-    has to see every tuple.
-    """
-    if any(isinstance(i, OrderRows) for i in program.instructions):
-        return False
-    if program.aggregates:
-        alone = len(program.instructions) == len({type(i) for i in program.instructions})
-        return alone and not program.joins and all(a.keys for a in program.aggregates)
-    if not program.joins:
-        return True
-    alone = not any(isinstance(i, UnionRows) for i in program.instructions)
-    return alone and [join.kind for join in program.joins] == ["inner"]
-
-
-def _without_rows(run: Run) -> Run:
-    inputs = tuple(batch.slice(0, 0) for batch in run.inputs)
-    return replace(run, inputs=inputs, at=run.positions[:0])
-
-
-def _part(run: Run, share: Share) -> Run:
-    """One of as many neighbouring parts of a run as there are cores. Controls go to all."""
-    start, stop = (len(run) * i // share.cores for i in (share.core, share.core + 1))
-    inputs = tuple(batch.slice(start, stop - start) for batch in run.inputs)
-    return replace(run, inputs=inputs, at=run.positions[start:stop])
+def _with_flow(site: Site, flow: Flow) -> Site:
+    return Site(flow if site.flow is not None else None, site.share, site.compiles, site.is_read)

@@ -1,57 +1,104 @@
-"""What an engine knows: its streams, its queries, and what has been promised of the streams."""
+"""The registry of an engine: its streams, its queries, and the punctuations of the streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from penstock.engines.shared.backwards import Promises
-from penstock.engines.shared.pieces import Piece, check_event
-from penstock.engines.shared.running import Known
-from penstock.errors import ChangeRefused, InputError
-from penstock.program.blocks import Program
-from penstock.program.compile import check_change, compile_plan
-from penstock.program.flow_choice import ANY_FLOW, Flow, FlowChoice, decide
-from penstock.program.instructions import Change, CreateStream, Derive, Drop, Install
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse_query
-from penstock.sql.plan import Plan
-from penstock.streams.events import End, Merged
+from penstock.engines.shared.input_slices import InputSlice, check_event, streams_of
+from penstock.engines.shared.max_lead import Furthest, within_lead
+from penstock.engines.shared.running_query import RegisteredQuery
+from penstock.errors import SURROGATE, ChangeRefused, InputError, named, warn
+from penstock.program.choose.flow import ANY_FLOW, Flow, FlowChoice, decide
+from penstock.program.compile.change import check_change
+from penstock.program.isa.block_instructions import Program, ScanStream
+from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install
+from penstock.sql.plan import ORDERS
+from penstock.streams.by_name import StreamsByName
+from penstock.streams.events import End, Punctuation
+from penstock.streams.literals import format_value
 from penstock.streams.schema import Stream, describe
 
-Q = TypeVar("Q", bound=Known)
+Punctuations = dict[int | None, Any]
+"""The last punctuation of a stream by column number; None: it names no column."""
+
+
+class PunctuationOrder:
+    """Ignores punctuations that go back, counts them in ``count``, and warns once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._warned = False
+
+    def is_new(self, event: Punctuation, stream: Stream, known: Punctuations) -> bool:
+        """Whether a punctuation is greater than the last one; if so, it becomes the last one."""
+        column = column_of(event, stream)
+        value: Any = event.value
+        if column in known and value <= known[column]:
+            if value < known[column]:
+                self.count += 1
+                self._warn(event, stream, column, known[column])
+            return False
+        known[column] = value
+        return True
+
+    def _warn(self, event: Punctuation, stream: Stream, column: int | None, before: Any) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        values = [before, event.value]
+        if column is not None:  # without an attribute, values are plain numbers
+            values = [format_value(value, stream.schema.field(column).type) for value in values]
+        warn(
+            f"a punctuation of stream {stream.name} goes back, from {values[0]} to {values[1]}, "
+            "and is ignored; the engine's ignored_punctuations counts all that do"
+        )
+
+
+def column_of(event: Punctuation, stream: Stream) -> int | None:
+    """The number of the column that a punctuation is about; None if it names none."""
+    attribute = event.attribute or stream.time
+    return stream.index_of(attribute) if attribute is not None else None
+
+
+Q = TypeVar("Q", bound=RegisteredQuery)
+
+Compile = Callable[[str, StreamsByName, str | None, str | None, FlowChoice], Program]
+"""Compiles SQL over streams to a program with the given order, kernel and flow."""
 
 
 class Registry(Generic[Q]):
     """Streams and queries by name, without regard to case.
 
-    ``promises`` has the source promise of each stream by column (None: of whatever column a window
-    is on), ``ended`` the streams that have ended. Both know derived streams too. ``new_query``
-    makes what is kept of a query: of its name, its program, whether it is a derived stream, and its
-    flow, which ``decide`` says, or refuses.
+    ``punctuations`` has the last punctuation of each stream by column (None: of the column that a
+    window is on), ``ended`` the streams that have ended. Both include derived streams. ``furthest``
+    has the largest time of each stream with a MAX LEAD (:mod:`penstock.engines.shared.max_lead`).
+    ``new_query`` creates the object for a query from its name, its program, whether it is a derived
+    stream, and its flow. ``decide`` chooses the flow, or refuses the query. ``compile`` compiles
+    SQL; a core has none, since it receives programs.
     """
 
     def __init__(
         self,
-        windows_required: bool,
-        order_column: str | None,
         new_query: Callable[[str, Program, bool, Flow], Q],
         decide: Callable[[FlowChoice, Program], Flow] = decide,
+        compile: Compile | None = None,
     ) -> None:
         self._new_query = new_query
         self.decide = decide
-        self.catalog = Catalog(windows_required=windows_required)
-        self.order_column = order_column
+        self._compile = compile
+        self.streams = StreamsByName()
         self.queries: dict[str, Q] = {}
         self.dropped: list[Q] = []
-        self.promises: dict[str, Promises] = {}
+        self.punctuations: dict[str, Punctuations] = {}
         self.ended: set[str] = set()
+        self.furthest: Furthest = {}
+        self._has_leads = False
 
     def stream(self, name: str) -> Stream:
         """The stream of that name, to which tuples can be pushed."""
-        stream = self.catalog.get(name)
+        stream = self.streams.get(name)
         if stream is None:
             raise self.unknown(name)
         query = self.queries.get(name.lower())
@@ -64,15 +111,15 @@ class Registry(Generic[Q]):
 
     def query(self, name: str) -> Q:
         """The running query or derived stream of that name."""
-        query = self.queries.get(name.lower())
+        query = self.queries.get(named("query", name).lower())
         if query is None:
             known = ", ".join(q.name for q in self.queries.values()) or "none"
             raise InputError(f"unknown query {name!r}", f"Queries there are: {known}.")
         return query
 
     def unknown(self, name: str) -> InputError:
-        """The error for a stream that is not there."""
-        known = ", ".join(s.name for s in self.catalog) or "none yet"
+        """The error for an unknown stream."""
+        known = ", ".join(s.name for s in self.streams) or "none yet"
         return InputError(
             f"unknown stream {name!r}",
             f"Create it first: CREATE STREAM {name} (...). Streams there are: {known}.",
@@ -82,10 +129,10 @@ class Registry(Generic[Q]):
         """The streams that can be ended, oldest first."""
         derived = {query.name.lower() for query in self.queries.values() if query.derived}
         closed = derived | self.ended
-        return [s.name for s in self.catalog if s.name.lower() not in closed]
+        return [s.name for s in self.streams if s.name.lower() not in closed]
 
     def sources(self, query: Q) -> set[str]:
-        """The streams with tuples of their own that reach a query, directly or derived."""
+        """The pushed streams that a query reads, directly or through derived streams."""
         reached: set[str] = set()
         for scan in query.program.scans:
             name = scan.stream.name.lower()
@@ -94,14 +141,14 @@ class Registry(Generic[Q]):
         return reached
 
     def free_name(self, name: str) -> str | None:
-        """The name if nothing has it yet."""
-        return None if name.lower() in self.queries or name in self.catalog else name
+        """The name if no stream or query has it; else None."""
+        return None if name.lower() in self.queries or name in self.streams else name
 
-    def check(self, piece: Piece) -> None:
-        """Refuse a piece before anything of it is taken."""
+    def check(self, piece: InputSlice) -> None:
+        """Refuse a slice before anything of it is taken."""
         ended = set(self.ended)
         for event in piece.events:
-            for name in event.streams if isinstance(event, Merged) else (event.stream,):
+            for name in streams_of(event):
                 stream = self.stream(name)
                 if name.lower() in ended:
                     raise InputError(
@@ -112,66 +159,113 @@ class Registry(Generic[Q]):
                     ended.add(name.lower())
                 check_event(stream, event)
 
+    def within_lead(self, piece: InputSlice) -> tuple[InputSlice, Furthest]:
+        """The slice with dead letters for tuples too far ahead, and the largest times after it."""
+        if not self._has_leads:
+            return piece, self.furthest
+        return within_lead(piece, self.streams, self.furthest)
+
     def check_free(self, name: str) -> None:
-        """A name may be used once."""
-        if not name.strip():
+        """Refuse a name that is in use, or is no name."""
+        if not named("query or stream", name).strip():
             raise InputError("a query or stream needs a name", "Give one, or none at all.")
-        if name.lower() in self.queries or name in self.catalog:
+        if SURROGATE.search(name):
+            raise InputError(
+                f"the name {name!r} has half of a character in it, a lone surrogate",
+                "Write the whole character, or another name.",
+            )
+        if name.lower() in self.queries or name in self.streams:
             remedy = "Choose another name, or leave it out: a stream that is there stays."
             if name.lower() in self.queries:
                 remedy = "Choose another name, or drop that one first."
             raise InputError(f"there is a stream or query named {name!r} already", remedy)
 
-    def bind(self, sql: str) -> Plan:
-        """A query bound to the streams there are."""
-        return bind(parse_query(sql), self.catalog, order_column=self.order_column)
-
-    def program(
+    def compiled(
         self,
-        text: str,
-        order: str | None,
+        program: Program | str,
+        order: str | None = None,
         kernel: str | None = None,
         flow: FlowChoice = ANY_FLOW,
     ) -> Program:
-        """The program of a query; ``order`` and a precision override what its text says."""
-        return compile_plan(self.plan(text, order, flow), kernel)
+        """The program of a query, which reads the streams there are; made of SQL if it is that.
 
-    def plan(self, text: str, order: str | None, flow: FlowChoice) -> Plan:
-        """The plan of a query, with the order that is asked for."""
-        plan = self.bind(text)
-        if order is not None:
-            if order not in ("none", "outer", "inner"):
-                raise InputError(f"unknown order {order!r}", "Write none, outer or inner.")
-            plan = replace(plan, order=order)
-        return plan if flow.precision is None else replace(plan, precision=flow.precision)
+        ``order`` and a precision override what the query says.
+        """
+        if not isinstance(program, Program):
+            if self._compile is None:
+                raise TypeError("SQL has come where programs are expected")
+            return self._compile(program, self.streams, order, kernel, flow)
+        return _asked(self._over_known(program), order, flow)
+
+    def _over_known(self, program: Program) -> Program:
+        """The program over the streams there are, which are as it knows them, or an error."""
+        known = {scan: self._known(scan.stream, program) for scan in program.scans}
+        if all(scan.stream == stream for scan, stream in known.items()):
+            return program
+        instructions = tuple(
+            replace(one, stream=known[one]) if isinstance(one, ScanStream) else one
+            for one in program.instructions
+        )
+        return replace(program, instructions=instructions)
+
+    def _known(self, wanted: Stream, program: Program) -> Stream:
+        """The stream that a program reads; refused if that is another than the program knows."""
+        known = self.streams.get(wanted.name)
+        if known is None:
+            raise self.unknown(wanted.name)
+        remedy = "Create the stream as the program knows it, or compile the query from its SQL."
+        if not known.schema.equals(wanted.schema):
+            raise InputError(
+                f"the program reads stream {wanted.name} {describe(wanted.schema)}, and here it is "
+                f"{describe(known.schema)}",
+                remedy,
+            )
+        if known.derived != wanted.derived:
+            what = ("is derived", "is not") if wanted.derived else ("is not derived", "is")
+            raise InputError(
+                f"the program reads stream {wanted.name} as one that {what[0]}, and here it "
+                f"{what[1]}",
+                remedy,
+            )
+        if wanted.bounded and not known.bounded and program.needs_end:
+            raise InputError(
+                f"the program needs the end of stream {wanted.name}, which is not bounded here",
+                "Declare the stream with bounded=True, or write windows.",
+            )
+        return known
 
     # -- instructions -----------------------------------------------------------------------
 
     def create(self, instruction: CreateStream) -> None:
-        """Know a stream that tuples can be pushed to."""
+        """Register a stream that tuples can be pushed to."""
         self.check_free(instruction.stream.name)
-        self.catalog.add(instruction.stream)
+        self.streams.add(instruction.stream)
+        self._has_leads = self._has_leads or instruction.stream.max_lead is not None
 
     def install(self, instruction: Install) -> Q:
-        """Know a query, or refuse it."""
+        """Register a query, or refuse it."""
         self.check_free(instruction.query)
         order, kernel, choice = instruction.order, instruction.kernel, instruction.flow
-        program = self.program(instruction.text, order, kernel, choice)
+        program = self.compiled(instruction.program, order, kernel, choice)
         query = self._new_query(instruction.query, program, False, self.decide(choice, program))
-        query.order, query.kernel, query.flow = order, kernel, choice
-        self.queries[query.name.lower()] = query
-        return query
+        return self.remember(query, instruction)
 
     def derive(self, instruction: Derive) -> Q:
-        """Know a query whose rows are a stream, or refuse it."""
+        """Register a query whose rows are a stream, or refuse it."""
         self.check_free(instruction.name)
-        plan = self.bind(instruction.text)
-        bounded = all(scan.stream.bounded for scan in plan.scans)
-        stream = Stream.of(instruction.name, plan.schema, bounded=bounded, derived=True)
-        program = compile_plan(plan)
-        query = self._new_query(stream.name, program, True, self.decide(ANY_FLOW, program))
+        program = self.compiled(instruction.program)
+        flow = self.decide(ANY_FLOW, program)
+        derived_stream(instruction.name, program)  # or an error
+        query = self._new_query(instruction.name, program, True, flow)
+        return self.remember(query, instruction)
+
+    def remember(self, query: Q, made_by: Install | Derive) -> Q:
+        """Register a query of an instruction, and its stream if that is derived."""
+        if isinstance(made_by, Install):
+            query.order, query.kernel, query.flow = made_by.order, made_by.kernel, made_by.flow
         self.queries[query.name.lower()] = query
-        self.catalog.add(stream)
+        if query.derived:
+            self.streams.add(derived_stream(query.name, query.program))
         return query
 
     def changed(self, instruction: Change) -> tuple[Q, Program, Flow]:
@@ -180,7 +274,7 @@ class Registry(Generic[Q]):
         Nothing is changed yet.
         """
         query = self.query(instruction.query)
-        program = self.program(instruction.text, query.order, query.kernel, query.flow)
+        program = self.compiled(instruction.program, query.order, query.kernel, query.flow)
         flow = self.decide(query.flow, program)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
@@ -192,17 +286,18 @@ class Registry(Generic[Q]):
         return query, program, flow
 
     def reset(self) -> list[Q]:
-        """Forget everything; returns the queries there were."""
+        """Remove everything; returns the removed queries."""
         forgotten = list(self.queries.values())
         self.queries.clear()
-        self.promises.clear()
+        self.punctuations.clear()
         self.ended.clear()
-        for stream in list(self.catalog):
-            self.catalog.remove(stream.name)
+        self.furthest.clear()
+        for stream in list(self.streams):
+            self.streams.remove(stream.name)
         return forgotten
 
     def drop(self, instruction: Drop) -> Q:
-        """Forget a query, or a derived stream that nobody reads."""
+        """Remove a query, or a derived stream that no query reads."""
         query = self.query(instruction.query)
         name = query.name.lower()
         readers = [
@@ -217,7 +312,24 @@ class Registry(Generic[Q]):
             )
         del self.queries[name]
         if query.derived:
-            self.catalog.remove(query.name)
-            self.promises.pop(name, None)
+            self.streams.remove(query.name)
+            self.punctuations.pop(name, None)
             self.ended.discard(name)
         return query
+
+
+def derived_stream(name: str, program: Program) -> Stream:
+    """The stream that a program's rows are."""
+    bounded = all(scan.stream.bounded for scan in program.scans)
+    return Stream.of(name, program.schema, bounded=bounded, derived=True)
+
+
+def _asked(program: Program, order: str | None, flow: FlowChoice) -> Program:
+    """The program with the order and precision that are asked for."""
+    if order is not None and order not in ORDERS:
+        raise InputError(f"unknown order {order!r}", "Write none, outer or inner.")
+    if order is not None and order != program.order:
+        program = replace(program, order=order)
+    if flow.precision is not None and flow.precision != program.precision:
+        program = replace(program, precision=flow.precision)
+    return program

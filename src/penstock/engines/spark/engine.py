@@ -1,8 +1,8 @@
 """The Spark engine: streams in, queries over them, rows out, by one Structured Streaming query.
 
 Everything that is pushed, instructions too, is appended to a log on disk, and the Spark query reads
-the log. Instructions are checked here before they are written, against a registry of the same kind
-as the cores keep, so the cores never meet one that they must refuse.
+the log. Instructions are checked here before they are written, against a registry like that of the
+cores, so the cores never receive one that they would have to refuse.
 """
 
 from __future__ import annotations
@@ -10,44 +10,72 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
-from penstock.engines.shared.pieces import Event, pieces
+from penstock.engines.shared.engine import check_limits, engine_html, run_statements, show_engine
+from penstock.engines.shared.input_slices import Event, InputSlice, slices
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
-from penstock.engines.shared.statements import run_statements
-from penstock.engines.spark.batch import Batch
-from penstock.engines.spark.checkpoint import Checkpoint
-from penstock.engines.spark.delivery import Deliveries
-from penstock.engines.spark.explaining import explain_plan
+from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
+from penstock.engines.spark.core.frames import Frame
+from penstock.engines.spark.core.host import HostOptions
+from penstock.engines.spark.core.output_batch import Batch
 from penstock.engines.spark.flow import decide_on_spark
-from penstock.engines.spark.frames import Frame
-from penstock.engines.spark.host import HostOptions
-from penstock.engines.spark.keeping import Keeping
-from penstock.engines.spark.query import Placed
-from penstock.engines.spark.registry import Recorder
-from penstock.engines.spark.resident import Resident
-from penstock.engines.spark.session import open_session
+from penstock.engines.spark.resident.checkpoint import Checkpoint
+from penstock.engines.spark.resident.delivery import Deliveries, StoredBatches
+from penstock.engines.spark.resident.distribution import explain_on_cores
+from penstock.engines.spark.resident.query import RemoteBlocks
+from penstock.engines.spark.resident.registry import Recorder
+from penstock.engines.spark.resident.streaming_query import Resident
+from penstock.engines.spark.session import Session, open_session
+from penstock.engines.spark.uninterrupted import awaited, done_whole, settle
 from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
-from penstock.program.flow_choice import FlowChoice
-from penstock.program.instructions import Change, CreateStream, Drop, Install, Instruction, Reset
-from penstock.sql.catalog import Catalog
-from penstock.streams.convert import to_batches
+from penstock.program.choose.explain import Explained, Explanation
+from penstock.program.choose.flow import Admission, FlowChoice, FlowName, Kernel, Order
+from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.instructions import (
+    Change,
+    CreateStream,
+    Drop,
+    Install,
+    Instruction,
+    Reset,
+)
+from penstock.sql.bind.catalog import Catalog
+from penstock.streams.convert import PushData, to_batches
+from penstock.streams.display import counted
 from penstock.streams.events import End
+from penstock.streams.lead import Lead
 from penstock.streams.punctuation import to_punctuation
 from penstock.streams.schema import Stream
+from penstock.tuning import TUNING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOOK_AGAIN = 0.5
-"""Seconds after which somebody who waits for the cores looks whether they still live."""
+
+class SparkOptions(TypedDict, total=False):
+    """The options of the Spark :class:`Engine`, for callers that pass them on."""
+
+    master: str | None
+    checkpoint: str | Path | None
+    cores: int
+    rows_per_trigger: int
+    backlog_rows: int
+    keep_results: bool
+    batch_rows: int
+    buffer_rows: int
+    push_timeout: float
+    compile_predicates: bool
+    windows_required: bool
+    order_column: str | None
 
 
 class Engine:
@@ -98,11 +126,7 @@ class Engine:
             "batch_rows": batch_rows,
             "buffer_rows": buffer_rows,
         }
-        for name, value in limits.items():
-            if value < 1:
-                raise InputError(f"{name} is {value}", "It must be 1 or more.")
-        if push_timeout < 0:
-            raise InputError(f"push_timeout is {push_timeout}", "It must be 0 or more seconds.")
+        check_limits(limits, push_timeout)
         self.cores = cores
         self.rows_per_trigger = rows_per_trigger
         self.backlog_rows = backlog_rows
@@ -111,35 +135,71 @@ class Engine:
         self.push_timeout = push_timeout
         self._lock = threading.RLock()
         self._closed = False
+        self._rest: deque[InputSlice] = deque()
+        self._frames: list[Frame] = []
+        settle()
         self._checkpoint = Checkpoint(None if checkpoint is None else Path(checkpoint), cores)
-        self._registry: Registry[Query[Placed]] = Registry(
-            windows_required,
-            order_column,
+        self._compiler = SqlCompiler(windows_required, order_column)
+        self._registry: Registry[Query[RemoteBlocks]] = Registry(
             lambda *query: self._recorder.new_query(*query),
             lambda choice, program: decide_on_spark(choice, program, cores),
+            self._compiler.program,
         )
         self._recorder = Recorder(self, self._registry, self._checkpoint, buffer_rows)
-        options = (batch_rows, compile_predicates, windows_required, order_column)
         with ExitStack() as undo:
             undo.callback(self._checkpoint.close)
             self._recorder.recover()
-            folder = self._checkpoint.results
-            self._deliveries: Deliveries | Keeping = (
-                Keeping(folder, cores)
+            files = self._checkpoint.results
+            self._deliveries: Deliveries | StoredBatches = (
+                StoredBatches(files, cores)
                 if keep_results
-                else Deliveries(folder, self._recorder.handles, cores)
+                else Deliveries(files, self._recorder.handles, cores)
             )
             self._progress = self._deliveries.progress
-            self._session = open_session(cores, master, session)
-            undo.callback(self._session.close)
-            self._resident = Resident(
-                self._session.spark,
+            host = HostOptions(self._checkpoint.id, cores, 0, batch_rows, compile_predicates)
+            undo.pop_all()
+        self._session, self._resident = awaited(
+            lambda: self._begin(master, session, host), lambda begun: self._end(*begun)
+        )
+
+    def _begin(
+        self, master: str | None, session: SparkSession | None, host: HostOptions
+    ) -> tuple[Session, Resident]:
+        """Open the session and start the Spark query."""
+        with ExitStack() as undo:
+            undo.callback(self._checkpoint.close)
+            opened = open_session(self.cores, master, session)
+            undo.callback(opened.close)
+            resident = Resident(
+                opened.spark,
                 self._checkpoint,
-                HostOptions(self._checkpoint.id, cores, 0, *options),
-                rows_per_trigger,
-                self._deliveries.take,
+                host,
+                self.rows_per_trigger,
+                self._take,
             )
             undo.pop_all()
+        return opened, resident
+
+    def _end(self, session: Session, resident: Resident) -> None:
+        """Stop the Spark query, and leave the session and the checkpoint."""
+        with ExitStack() as each:
+            each.callback(self._checkpoint.close)
+            each.callback(session.close)
+            resident.stop()
+            self._checkpoint.spark_files.note(self._deliveries.batches - 1)
+
+    def __repr__(self) -> str:
+        figures = [counted(self.cores, "core"), f"position {self.position:,}"]
+        figures.append(f"processed up to {self.progress:,}")
+        return show_engine("spark", self._closed, self._registry, figures)
+
+    def _repr_html_(self) -> str:
+        return engine_html(repr(self), self._registry)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no further input."""
+        return self._closed
 
     def __enter__(self) -> Engine:
         return self
@@ -162,39 +222,45 @@ class Engine:
             if self._closed:
                 return
             self._closed = True
-            self._resident.stop()
-            self._session.close()
-            self._checkpoint.close()
+            try:
+                if self._frames:  # an interrupt came before they were written
+                    done_whole(self._write)
+            finally:
+                awaited(lambda: self._end(self._session, self._resident), lambda ended: None)
 
     @property
-    def registry(self) -> Registry[Query[Placed]]:
-        """The streams and queries, and what is known of them."""
+    def registry(self) -> Registry[Query[RemoteBlocks]]:
+        """The streams and queries, and the punctuations and ends of the streams."""
         return self._registry
 
     @property
-    def queries(self) -> dict[str, Query[Placed]]:
+    def queries(self) -> dict[str, Query[RemoteBlocks]]:
         """The running queries and derived streams by name, oldest first."""
         return {query.name: query for query in self._registry.queries.values()}
 
     @property
-    def dropped(self) -> list[Query[Placed]]:
-        """Queries that have been dropped and still hold something that nobody has drained."""
+    def dropped(self) -> list[Query[RemoteBlocks]]:
+        """Dropped queries that still have undrained results."""
         return [query for query in self._registry.dropped if query.undrained]
 
     @property
     def catalog(self) -> Catalog:
         """The streams, derived ones included."""
-        return self._registry.catalog
+        return self._compiler.catalog(self._registry.streams)
 
     @property
     def position(self) -> int:
-        """The position that the next event will have."""
-        return self._recorder.position
+        """The position that the next event will have.
+
+        After an interrupted push it tells whether the push counts: it has moved by all of it, or
+        not at all.
+        """
+        return self._recorder.position + sum(piece.positions for piece in list(self._rest))
 
     @property
     def ignored_punctuations(self) -> int:
-        """How many punctuations said less than an earlier one, since this engine was connected."""
-        return self._recorder.backwards.count
+        """The number of ignored punctuations, which went back, since this engine connected."""
+        return self._recorder.punctuation_order.count
 
     @property
     def run_id(self) -> str:
@@ -203,18 +269,18 @@ class Engine:
 
     @property
     def progress(self) -> int:
-        """Everything before this position has been processed."""
+        """The position up to which all cores have processed the input."""
         return self._progress.position
 
     @property
     def batches(self) -> int:
-        """How many micro-batches there have been, over the whole life of the checkpoint."""
+        """The number of micro-batches over the whole life of the checkpoint."""
         return self._deliveries.batches
 
     @property
     def spark_version(self) -> str:
         """The version of Spark that the engine runs on."""
-        return str(self._session.spark.version)
+        return self._session.version
 
     # -- statements -------------------------------------------------------------------------
 
@@ -227,32 +293,65 @@ class Engine:
         return run_statements(self, text)
 
     def stream(
-        self, name: str, schema: pa.Schema, time: str | None = None, bounded: bool = False
+        self,
+        name: str,
+        schema: pa.Schema,
+        time: str | None = None,
+        bounded: bool = False,
+        max_lead: Lead | None = None,
     ) -> Stream:
-        """Declare a stream by an Arrow schema; ``time`` is its time attribute."""
-        stream = Stream.of(name, schema, time, bounded)
+        """Declare a stream by an Arrow schema; ``time`` is its time attribute.
+
+        ``max_lead``: how far ahead of the largest time so far a tuple's time may be; one that is
+        further ahead is a dead letter. A timedelta, or a number: of seconds for dates and
+        timestamps.
+        """
+        stream = Stream.of(name, schema, time, bounded, max_lead=max_lead)
         self.feed([CreateStream(stream)])
         return stream
 
     def install(
         self,
-        sql: str,
+        sql: str | Program,
         name: str | None = None,
-        order: str | None = None,
-        kernel: str | None = None,
+        order: Order | None = None,
+        kernel: Kernel | None = None,
         *,
-        flow: str | None = None,
+        flow: FlowName | None = None,
         cores: int | None = None,
         branching: int | None = None,
         precision: int | None = None,
-        admission: str | None = None,
-    ) -> Query[Placed]:
+        admission: Admission | None = None,
+    ) -> Query[RemoteBlocks]:
         """Start a query, with empty windows, exactly here in the input.
 
-        The options are those of the embedded engine. The flow here is ``splitjoin``, and what only
-        other flows have is refused with the reason.
+        The options are those of the embedded engine, so that a script runs on both; what is not
+        here is refused with the reason.
+
+        Parameters
+        ----------
+        sql
+            A SELECT, or several with UNION ALL; or a program, over streams that are there.
+        name
+            Its name in ``engine.queries`` and in messages; None: q1, q2, and so on.
+        order
+            ``none``, ``outer`` or ``inner``; None: as EMIT ORDER says.
+        kernel
+            Forces ``nested-loop``, ``hash``, ``band`` or ``sorted`` of its joins; ``panes`` or
+            ``wid`` of its aggregates. None: the planner chooses.
+        flow
+            ``splitjoin``, which is what there is on Spark; None: the same.
+        cores
+            Those of ``ps.connect``; None: the same.
+        branching
+            Not on Spark.
+        precision
+            As in EMIT ORDER, which it overrides; None: as that says.
+        admission
+            ``wait``, which is what there is on Spark; None: the same.
         """
         choice = FlowChoice(flow, cores, branching, precision, admission)
+        check_program(sql, kernel)
         with self._lock:
             while name is None:
                 self._recorder.names += 1
@@ -260,50 +359,71 @@ class Engine:
             self.feed([Install(name, sql, order, kernel, choice)])
             return self._registry.queries[name.lower()]
 
-    def change(self, name: str, sql: str) -> None:
-        """Give a running query another text."""
+    def change(self, name: str, sql: str | Program) -> None:
+        """Give a running query another text, or another program."""
         self.feed([Change(name, sql)])
 
     def drop(self, name: str) -> None:
-        """Stop a query, or forget a derived stream that nobody reads."""
+        """Stop a query, or remove a derived stream that no query reads."""
         self.feed([Drop(name)])
 
     def reset(self) -> None:
-        """Forget every query and every stream, exactly here in the input."""
+        """Remove every query and every stream, exactly here in the input."""
         self.feed([Reset()])
 
     def explain(
         self,
-        sql: str,
-        kernel: str | None = None,
+        sql: str | Program,
+        kernel: Kernel | None = None,
         *,
-        order: str | None = None,
-        flow: str | None = None,
+        order: Order | None = None,
+        flow: FlowName | None = None,
         cores: int | None = None,
         branching: int | None = None,
         precision: int | None = None,
-        admission: str | None = None,
-    ) -> str:
-        """The plan, program, kernel and flow of a query over the streams there are."""
-        choice = FlowChoice(flow, cores, branching, precision, admission)
-        return self._explain(sql, order, kernel, choice)
+        admission: Admission | None = None,
+    ) -> Explanation:
+        """What a query with these options, those of :meth:`install`, would become, and why.
 
-    def _explain(self, sql: str, order: str | None, kernel: str | None, choice: FlowChoice) -> str:
-        plan = self._registry.plan(sql, order, choice)
-        return explain_plan(plan, kernel, choice, self.cores)
+        The plan, the program, the kernel and the flow. Nothing is started.
+        """
+        choice = FlowChoice(flow, cores, branching, precision, admission)
+        check_program(sql, kernel)
+        return self._explain(sql, order, kernel, choice).text
+
+    def _explain(
+        self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
+    ) -> Explained:
+        plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
+        return explain_on_cores(plan, program, choice, self.cores)
 
     # -- input ------------------------------------------------------------------------------
 
-    def push(self, stream: str, data: object) -> None:
+    def push(self, stream: str, data: PushData) -> None:
         """Append tuples to a stream, in arrival order; returns once they are in the log.
 
-        ``data``: an Arrow table or batch, a pandas or Polars frame, a list of dicts. A record that
-        does not fit the stream's types becomes a dead letter; the others go on.
+        Parameters
+        ----------
+        stream
+            The stream's name, without regard to case.
+        data
+            A pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame,
+            anything else with ``__arrow_c_stream__``, or a list of dicts, in which a missing key is
+            NULL. Columns are found by name. A record that does not fit the stream's types becomes a
+            dead letter; the others go on.
+
+        Raises
+        ------
+        BufferFull
+            A query's output was full, or the cores were more than ``backlog_rows`` behind, for
+            ``push_timeout`` seconds; ``taken`` says how many tuples were taken.
+        InputError
+            The data cannot be read at all, or lacks a column; nothing was taken.
         """
         self.feed(to_batches(self._registry.stream(stream), data))
 
     def punctuate(self, stream: str, value: object, attribute: str | None = None) -> None:
-        """Promise that no further tuple of the stream is before ``value``."""
+        """Send a punctuation: no further tuple of the stream is before ``value``."""
         self.feed([to_punctuation(self._registry.stream(stream), value, attribute)])
 
     def end(self, stream: str | None = None) -> None:
@@ -316,26 +436,52 @@ class Engine:
         """Append events and instructions to the log, in arrival order.
 
         One that is refused is not in the log, nor is anything after it; what came before it is.
+        After an interrupt (KeyboardInterrupt) ``position`` has moved past all of the events or past
+        none. In the former case, what is not in the log yet is written by the next call of
+        ``feed``, ``push`` or ``wait``.
         """
-        taken = 0
         with self._lock:
             self._check_alive()
-            frames: list[Frame] = []
-            try:
-                for piece in pieces(events, min(self.batch_rows, self.rows_per_trigger)):
-                    if piece.instruction is None:
-                        self._wait_for_drain(taken)
-                        self._wait_for_cores(taken, len(frames))
-                    frames.extend(self._recorder.record(piece))
-                    taken += piece.records
-                    if sum(frame.count for frame in frames) >= self.rows_per_trigger:
-                        self._recorder.append(frames)
-                        frames = []
-            finally:
-                self._recorder.append(frames)
+            self._feed_rest()
+            todo = list(slices(events, min(self.batch_rows, self.rows_per_trigger)))
+            self._rest.extend(todo)  # all of them, or none
+            self._feed_rest()
+
+    def _feed_rest(self) -> None:
+        """Take all waiting slices, and write them to the log.
+
+        Slices and frames stay in the engine's own lists until they are taken and written, and no
+        interrupt can come in between, so none is lost and none is taken twice.
+        """
+        taken = 0
+        try:
+            while self._rest:
+                if self._rest[0].instruction is None:
+                    self._wait_for_drain(taken)
+                    self._wait_for_cores(taken, len(self._frames))
+                taken += done_whole(self._take_piece)
+        except Exception:
+            self._rest.clear()
+            raise
+        finally:
+            if self._frames:
+                done_whole(self._write)
+
+    def _take_piece(self) -> int:
+        """Take the next slice, and write if there is enough; returns its number of tuples."""
+        piece = self._rest.popleft()
+        self._frames.extend(self._recorder.record(piece))
+        if sum(frame.count for frame in self._frames) >= self.rows_per_trigger:
+            self._write()
+        return piece.records
+
+    def _write(self) -> None:
+        """Write the taken frames to the log."""
+        frames, self._frames = self._frames, []
+        self._recorder.append(frames)
 
     def _wait_for_drain(self, taken: int) -> None:
-        """Wait while a query holds more than its buffer; it is an error if nobody drains it."""
+        """Wait while the output of a query is full, at most ``push_timeout`` seconds."""
         for query in self._registry.queries.values():
             if query._is_full() and not query._wait_for_room(self.push_timeout):
                 raise query._full_error(self.push_timeout, taken)
@@ -343,13 +489,14 @@ class Engine:
     def _wait_for_cores(self, taken: int, unwritten: int) -> None:
         """Wait while the log is too far ahead of the cores.
 
-        What is not written yet the cores cannot take, so nobody waits for that.
+        Input that is not written yet does not count: the cores cannot read it.
         """
-        enough = self.position - self.backlog_rows
+        enough = self._recorder.position - self.backlog_rows
         if unwritten or self.wait_for(enough, self.push_timeout):
             return
         raise BufferFull(
-            f"the cores are at position {self._progress.position} and the log at {self.position}, "
+            f"the cores are at position {self._progress.position} and the log at "
+            f"{self._recorder.position}, "
             f"after {self.push_timeout:g} seconds; {taken} tuples of this push were taken",
             "Push the rest more slowly, or connect with more cores, a larger backlog_rows or a "
             "larger push_timeout.",
@@ -358,8 +505,8 @@ class Engine:
 
     def wait_for(self, position: int, timeout: float) -> bool:
         """Wait until everything before ``position`` is processed; False if that takes longer."""
-        until = time.monotonic() + timeout
-        while not self._progress.wait_for(position, min(_LOOK_AGAIN, until - time.monotonic())):
+        until, longest = time.monotonic() + timeout, TUNING.alive_check_interval
+        while not self._progress.wait_for(position, min(longest, until - time.monotonic())):
             self._check_alive()
             if time.monotonic() >= until:
                 return False
@@ -367,6 +514,8 @@ class Engine:
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until what was pushed is processed; :class:`QueryFailed` if a query has failed."""
+        with self._lock:
+            self._feed_rest()
         position = self.position
         if not self.wait_for(position, math.inf if timeout is None else timeout):
             raise EngineFailure(
@@ -379,8 +528,8 @@ class Engine:
             raise failures[0]
 
     def made(self, since: int = 0) -> Iterator[Batch]:
-        """The micro-batches from number ``since`` on that have come by now: see keep_results."""
-        if not isinstance(self._deliveries, Keeping):
+        """The micro-batches from number ``since`` on: see keep_results."""
+        if not isinstance(self._deliveries, StoredBatches):
             raise InputError(
                 "this engine hands its results to the handles of its queries",
                 "Use their rows(), or connect with keep_results=True.",
@@ -388,8 +537,8 @@ class Engine:
         return self._deliveries.opened(since)
 
     def forget(self, before: int) -> None:
-        """Delete the micro-batches below number ``before``: nobody will ask :meth:`made` again."""
-        if isinstance(self._deliveries, Keeping):
+        """Delete the micro-batches below number ``before``, which :meth:`made` then lacks."""
+        if isinstance(self._deliveries, StoredBatches):
             self._deliveries.forget(before)
 
     def save(self, path: str | Path) -> None:
@@ -399,13 +548,32 @@ class Engine:
             "Connect with checkpoint=FOLDER; another engine with that folder goes on.",
         )
 
+    def _take(self, number: int, table: pa.Table) -> None:
+        """Take a batch from Spark."""
+        self._deliveries.take(number, table)
+        self._checkpoint.spark_files.note(number)
+
     def _go_on(self) -> None:
-        """Somebody has drained a query."""
-        self._deliveries.tidy()
+        """Record drained rows; results can be drained after ``close`` too."""
+        if not self._closed:
+            self._deliveries.tidy()
+            return
+        with self._lock:  # until it is closed
+            if not self._checkpoint.is_gone:
+                with self._checkpoint.again():
+                    self._deliveries.check_unchanged()
+                    self._deliveries.tidy()
 
     def _check_alive(self) -> None:
         if self._closed:
             raise InputError("the engine is closed", "Connect a new one: ps.connect('spark').")
+        if self._recorder.position != self._recorder.written and not self._frames:
+            raise EngineFailure(
+                f"the engine has come to position {self._recorder.position}, and its log ends at "
+                f"{self._recorder.written}: a push was interrupted, or could not be written",
+                "Connect again with the same checkpoint, and push again from the position on that "
+                "the engine then has.",
+            )
         failure: PenstockError | None = self._resident.failure()
         if failure is not None:
             raise failure

@@ -1,15 +1,15 @@
-"""Which flows there are on Spark: SplitJoin alone, and why none of the others."""
+"""The flows on Spark: SplitJoin only, and the reasons against the others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from penstock.errors import InputError
-from penstock.program.blocks import Program
-from penstock.program.flow_choice import Flow, FlowChoice, check_choice, check_joins, decide
+from penstock.program.choose.flow import Flow, FlowChoice, check_choice, check_joins, decide
+from penstock.program.isa.block_instructions import Program
 
 FLOW = "splitjoin"
-"""Its cores never speak with one another, so they can be tasks of a stage of Spark."""
+"""Its cores do not communicate, so they can be tasks of a Spark stage."""
 
 _ONE_MEMORY = "its cores share one memory, and tasks of a Spark stage have none in common"
 _MESSAGES = "its cores send each other messages, and tasks of a Spark stage cannot"
@@ -30,7 +30,7 @@ SHARED_BY_ALL = (
 
 
 def check_on_spark(choice: FlowChoice) -> None:
-    """Refuse what no query on Spark could have. Its cores are not the query's to choose."""
+    """Refuse a choice that is valid for no query on Spark, such as a number of cores."""
     check_choice(choice)
     elsewhere = "run it on the embedded engine: ps.connect('local') (--engine local)."
     if choice.name in WHY_NOT:
@@ -53,7 +53,7 @@ def check_on_spark(choice: FlowChoice) -> None:
 
 
 def decide_on_spark(choice: FlowChoice, program: Program, cores: int) -> Flow:
-    """The flow of a query's join on an engine with so many cores, or an error."""
+    """Decide the flow of a query on an engine with ``cores`` cores, or refuse it."""
     check_on_spark(choice)
     if choice.cores is not None:
         raise InputError(
@@ -67,7 +67,7 @@ def decide_on_spark(choice: FlowChoice, program: Program, cores: int) -> Flow:
 
 
 def explain_on_spark(choice: FlowChoice, flow: Flow, program: Program) -> str:
-    """The lines of EXPLAIN; on how many cores it is, the distribution says."""
+    """The lines of EXPLAIN about the flow; the distribution adds the cores."""
     lines = ["flow: none, since there is no join to share"]
     if program.joins:
         why = "asked for" if choice.name is not None else "the one that Spark can run"

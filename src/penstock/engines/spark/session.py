@@ -1,16 +1,21 @@
-"""The Spark session an engine works in: one of ours, or one that its user already has."""
+"""The Spark session of an engine: a new one, or the user's own."""
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.engines.spark.java import find_java, java_home
+from penstock.engines.spark.jvm import find_java, is_local, java_home, start_jvm
+from penstock.engines.spark.resident.spark_files import RETAINED
+from penstock.engines.spark.uninterrupted import awaited, settle
 from penstock.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
@@ -42,6 +47,9 @@ program ten times to write one file: eight times readlink and twice chmod."""
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Columns that Spark writes for Python are not checked at every value."""
 
+_PORT = "PYSPARK_GATEWAY_PORT"
+"""The variable by which PySpark knows a JVM that runs already."""
+
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -68,25 +76,27 @@ class Session:
         self._ours = ours
         self._open = True
         self.spark = spark.newSession()
+        self.version = str(spark.version)
         for name, value in {**STREAMING, **quick_files(spark)}.items():
             self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(cores))
+        self.spark.conf.set("spark.sql.streaming.minBatchesToRetain", str(RETAINED))
 
     def close(self) -> None:
-        """Leave the context; ours is stopped when nobody is left."""
+        """Leave the context; one that we started is stopped with its last engine."""
         if self._open:
             self._open = False
             _USERS.leave(self.root, self._ours)
 
 
 class _Users:
-    """How many engines use the context we started: it is one per process, as the JVM is."""
+    """Counts the engines that use the context we started: one per process, as the JVM is."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
 
-    def enter(self, master: str | None) -> tuple[SparkSession, bool]:
+    def enter(self, master: str) -> tuple[SparkSession, bool]:
         from pyspark import SparkContext
 
         with self._lock:
@@ -95,7 +105,7 @@ class _Users:
                 return _running(), True
             if SparkContext._active_spark_context is not None:
                 return _running(), False
-            spark = _start(master)
+            spark = awaited(lambda: _start(master), lambda unwanted: unwanted.stop())
             self._count = 1
             return spark, True
 
@@ -113,7 +123,7 @@ _USERS = _Users()
 def open_session(
     cores: int, master: str | None = None, session: SparkSession | None = None
 ) -> Session:
-    """A session for an engine of so many cores: in the user's, in a running one, or a new one.
+    """A session for an engine with ``cores`` cores: from the user's, a running one, or a new one.
 
     ``master`` is that of a new one; by default local, with a thread per core, and a task that fails
     is tried again, as it is on a cluster.
@@ -139,9 +149,27 @@ def session(master: str | None = None) -> SparkSession:
     """
     from pyspark import SparkContext
 
+    settle()
     if SparkContext._active_spark_context is not None:
         return _running()
-    return _start(master or f"local[{os.cpu_count() or 1},{_ATTEMPTS}]")
+    master = master or f"local[{os.cpu_count() or 1},{_ATTEMPTS}]"
+    started = awaited(lambda: _start(master), lambda unwanted: unwanted.stop())
+    _cancel_jobs_on_interrupt(started)
+    return started
+
+
+def _cancel_jobs_on_interrupt(spark: SparkSession) -> None:
+    """Let Ctrl-C cancel the jobs of a session that its user calls, as PySpark does."""
+
+    def cancel(number: int, frame: Any) -> None:
+        try:
+            spark.sparkContext.cancelAllJobs()
+        finally:
+            raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, cancel)
 
 
 def _running() -> SparkSession:
@@ -150,29 +178,60 @@ def _running() -> SparkSession:
     return SparkSession.builder.getOrCreate()
 
 
-def _start(master: str | None) -> SparkSession:
+def _start(master: str) -> SparkSession:
+    """A new session; in a thread of its own (see :mod:`penstock.engines.spark.uninterrupted`).
+
+    There PySpark leaves the handling of Ctrl-C alone, too: it would cancel all jobs.
+    """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    java = java_home(find_java())
-    options = f"-Dlog4j2.configurationFile=file:{QUIET} {_ARROW}"
-    builder = SparkSession.builder.master(master or "local[2]").appName("penstock")
-    for name, value in _LOCAL.items():
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "penstock",
+        **_LOCAL,
+        **({_FILES: _QUICK_FILES} if is_local(master) else {}),  # for the logs of sources too
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{QUIET} {_ARROW}",
+        "spark.driver.memory": os.environ.get("SPARK_DRIVER_MEMORY", "2g"),
+    }
+    builder = SparkSession.builder
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    if _is_local(master):
-        builder = builder.config(_FILES, _QUICK_FILES)  # for the logs of sources too
-    builder = builder.config("spark.driver.extraJavaOptions", options)
-    builder = builder.config("spark.driver.memory", os.environ.get("SPARK_DRIVER_MEMORY", "2g"))
-    # Workers must find what this interpreter finds; a bare python3 may be another one.
-    with _environment(
-        JAVA_HOME=str(java), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1"
-    ):
-        try:
-            return builder.getOrCreate()
-        except Exception as error:
-            raise EnvironmentProblem(
-                f"Spark does not start ({type(error).__name__}: {error})",
-                "Set PENSTOCK_SPARK_LOG to a file and try again; the file then has the reason.",
-            ) from error
+    environment = {
+        "JAVA_HOME": str(java_home(find_java())),
+        # Workers must find what this interpreter finds; a bare python3 may be another one.
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    try:
+        # There may be a JVM: of an earlier session, or of spark-submit.
+        if SparkContext._gateway is None and _PORT not in os.environ:
+            gateway = start_jvm(settings, environment)
+            environment |= {_PORT: str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
+        with _environment(**environment):
+            spark = builder.getOrCreate()
+        server: Any = spark.sparkContext._accumulatorServer
+        server.handle_error = _connection_failed
+        logging.getLogger().addFilter(_is_no_lost_connection)
+        return spark
+    except EnvironmentProblem:
+        raise
+    except Exception as error:
+        raise EnvironmentProblem(
+            f"Spark does not start ({type(error).__name__}: {error})",
+            "Set PENSTOCK_SPARK_LOG to a file and try again; the file then has the reason.",
+        ) from error
+
+
+def _is_no_lost_connection(record: logging.LogRecord) -> bool:
+    """Py4J logs what it also raises, when the JVM ends while a command is under way."""
+    return (record.module, record.msg) != ("java_gateway", "Exception while sending command.")
+
+
+def _connection_failed(request: Any, address: Any) -> None:
+    """Report a failure in PySpark's accumulator server, unless the JVM has just ended."""
+    if not isinstance(sys.exc_info()[1], EOFError | OSError):
+        traceback.print_exc()
 
 
 def quick_files(spark: SparkSession) -> dict[str, str]:
@@ -182,11 +241,7 @@ def quick_files(spark: SparkSession) -> dict[str, str]:
     file system that has a better way to replace a file.
     """
     chosen = spark.conf.get(_FILES, None)
-    return {_FILES: _QUICK_FILES} if chosen is None and _is_local(spark.sparkContext.master) else {}
-
-
-def _is_local(master: str | None) -> bool:
-    return master is None or master.startswith("local")
+    return {_FILES: _QUICK_FILES} if chosen is None and is_local(spark.sparkContext.master) else {}
 
 
 @contextmanager

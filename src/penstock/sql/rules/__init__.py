@@ -1,4 +1,4 @@
-"""Rewrite rules: each takes a plan and returns one with the same meaning that costs less."""
+"""Rewrite rules: each takes a plan and returns an equivalent one that costs less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Rule(Protocol):
 
 
 RULES: tuple[Rule, ...] = (push_down_selection, split_join_predicate, push_down_projection)
-"""In order: later rules rely on what earlier ones have done."""
+"""In order: later rules rely on earlier ones."""
 
 
 def rewrite(plan: Plan) -> Plan:

@@ -1,7 +1,7 @@
-"""Let a join, an aggregate or a selection hand on only the columns that something after it reads.
+"""Let joins, aggregates and selections pass on only the columns that are read after them.
 
-The windows keep whole tuples, because a later change may read other columns; what this rule saves
-is gathering the others for every pair, or filtering them.
+Windows store whole tuples, because a later change may read other columns. The rule saves gathering
+the unread columns for every pair, or filtering them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import replace
 from penstock.sql.expressions import Column, Expression, rebuild, walk
 from penstock.sql.plan import Aggregate, Call, Join, Output, Plan, Select, SortKey, Union
 
-Kept = tuple[tuple[int, ...], tuple[int, ...]]
-"""The columns of either side that are read."""
+ReadColumns = tuple[tuple[int, ...], tuple[int, ...]]
+"""The columns of each side that are read."""
 
 
 def push_down_projection(plan: Plan) -> Plan:
-    """Fill in ``columns`` of joins and ``kept`` of selections, and renumber what is above them."""
+    """Set ``columns`` of joins and ``columns_read`` of selections, and renumber what is above."""
     if isinstance(plan.body, Union):
         branches = (_prune(select, (), False)[0] for select in plan.body.branches)
         return replace(plan, body=Union(tuple(branches)))
@@ -32,18 +32,21 @@ def _prune(
     if isinstance(source, Aggregate):
         select = replace(select, source=_prune_below(source))
     elif is_ordered:
-        return select, sort  # rows are held until the end; a change may read other columns of them
+        return (
+            select,
+            sort,
+        )  # rows are held until the end, and a change may read their other columns
     elif isinstance(source, Join):
         return _prune_join(select, source, sort)
-    # The condition still reads all columns; the select list and the order read what passes.
+    # The condition still reads all columns; the select list and the order read the selected ones.
     above = [c.expression for c in select.columns] + [key.expression for key in sort]
     read = set(_read(above)[0])
     if is_ordered and isinstance(source, Aggregate) and source.window is not None:
         read.add(source.window_column)
-    kept = tuple(sorted(read))
-    renumber = _renumbering((kept, ()))
-    columns, keys = _outputs(select.columns, renumber), _sorted(sort, renumber)
-    return replace(select, columns=columns, kept=kept), keys
+    columns_read = tuple(sorted(read))
+    renumber = _renumbering((columns_read, ()))
+    columns, keys = _renumber_outputs(select.columns, renumber), _renumber_keys(sort, renumber)
+    return replace(select, columns=columns, columns_read=columns_read), keys
 
 
 def _prune_join(
@@ -56,13 +59,13 @@ def _prune_join(
         select,
         source=replace(join, columns=columns),
         where=renumber(select.where),
-        columns=_outputs(select.columns, renumber),
+        columns=_renumber_outputs(select.columns, renumber),
     )
-    return pruned, _sorted(sort, renumber)
+    return pruned, _renumber_keys(sort, renumber)
 
 
 def _prune_below(aggregate: Aggregate) -> Aggregate:
-    """An aggregate of a join reads what its condition, keys and calls do."""
+    """Prune a join below an aggregate to the columns of its condition, keys and calls."""
     if not isinstance(aggregate.source, Join):
         return aggregate
     keys = [key.expression for key in aggregate.keys]
@@ -79,12 +82,12 @@ def _prune_below(aggregate: Aggregate) -> Aggregate:
         aggregate,
         source=replace(aggregate.source, columns=columns),
         where=renumber(aggregate.where),
-        keys=_outputs(aggregate.keys, renumber),
+        keys=_renumber_outputs(aggregate.keys, renumber),
         calls=tuple(map(renumbered, aggregate.calls)),
     )
 
 
-def _read(expressions: Iterable[Expression]) -> Kept:
+def _read(expressions: Iterable[Expression]) -> ReadColumns:
     """The columns of each side that the expressions read."""
     found: tuple[set[int], set[int]] = (set(), set())
     for expression in expressions:
@@ -94,22 +97,24 @@ def _read(expressions: Iterable[Expression]) -> Kept:
     return tuple(sorted(found[0])), tuple(sorted(found[1]))
 
 
-def _renumbering(columns: Kept) -> Callable[[Expression], Expression]:
+def _renumbering(columns: ReadColumns) -> Callable[[Expression], Expression]:
+    places = [{column: place for place, column in enumerate(side)} for side in columns]
+
     def renumber(expression: Expression) -> Expression:
         if isinstance(expression, Column):
-            return replace(expression, index=columns[expression.side].index(expression.index))
+            return replace(expression, index=places[expression.side][expression.index])
         return rebuild(expression, renumber)
 
     return renumber
 
 
-def _outputs(
+def _renumber_outputs(
     columns: tuple[Output, ...], renumber: Callable[[Expression], Expression]
 ) -> tuple[Output, ...]:
     return tuple(Output(column.name, renumber(column.expression)) for column in columns)
 
 
-def _sorted(
+def _renumber_keys(
     keys: tuple[SortKey, ...], renumber: Callable[[Expression], Expression]
 ) -> tuple[SortKey, ...]:
     return tuple(replace(key, expression=renumber(key.expression)) for key in keys)

@@ -1,9 +1,9 @@
 """Move WHERE into an inner join's predicate.
 
-For an inner join ``ON a WHERE b`` and ``ON a AND b`` are the same, below an aggregate too; HAVING
-stays where it is. Outer, semi and anti joins keep their WHERE: it applies after padding. What a
-window holds does not change either way, because a window holds the stream's tuples whatever the
-predicate says; only who may meet whom does.
+For an inner join, ``ON a WHERE b`` and ``ON a AND b`` are equivalent, also below an aggregate;
+HAVING stays in place. Outer, semi and anti joins keep their WHERE: it applies after padding. The
+contents of windows do not change, because a window holds the stream's tuples whatever the predicate
+is.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TypeGuard
 
 from penstock.sql.expressions import TRUE, Expression, conjunction, conjuncts
 from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select
-from penstock.sql.rules.over_selects import over_selects
 
 
 def push_down_selection(plan: Plan) -> Plan:
     """``SELECT … FROM R JOIN S ON a WHERE b`` becomes ``… ON a AND b``."""
-    return over_selects(plan, _push)
+    return plan.map_selects(_push)
 
 
 def _push(select: Select) -> Select:

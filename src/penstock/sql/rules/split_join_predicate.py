@@ -1,10 +1,10 @@
-"""Split a join predicate into one-sided filters, what a kernel compiles, and a residual.
+"""Split a join predicate into one-sided filters, a compiled part, and a residual.
 
 A conjunct over one side is a filter: a tuple that fails it finds no partner, for every kind of
-join. It stays in its window all the same, so that count windows hold what they should, unmatched
-tuples are still padded, and a later change of the predicate finds it there.
+join. The tuple stays in its window all the same, so that count windows are right, unmatched tuples
+are still padded, and a later change of the predicate finds it there.
 
-A conjunct over both sides is compiled if it is made of AND, OR, NOT and comparisons whose operands
+A conjunct over both sides is compiled if it consists of AND, OR, NOT and comparisons whose operands
 either depend on one side (then they are evaluated once per tuple, whatever they contain) or are
 sums, differences, products and absolute values of numbers of both. Everything else is residual.
 """
@@ -25,15 +25,14 @@ from penstock.sql.expressions import (
     sides,
 )
 from penstock.sql.plan import Aggregate, Join, Plan, Select
-from penstock.sql.rules.over_selects import over_selects
 
 LOGIC = frozenset({"and", "or", "not"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "neg", "abs", "sub_times"})
 
 
 def split_join_predicate(plan: Plan) -> Plan:
-    """Fill in ``filters``, ``compiled`` and ``residual`` of every join."""
-    return over_selects(plan, _split)
+    """Set ``filters``, ``compiled`` and ``residual`` of every join."""
+    return plan.map_selects(_split)
 
 
 def _split(select: Select) -> Select:
@@ -50,7 +49,7 @@ def _split_join(join: Join) -> Join:
     for term in conjuncts(join.on):
         used = sides(term)
         if len(used) < 2:
-            # A constant condition filters the left side: then no left tuple finds a partner.
+            # A constant condition becomes a filter of the left side.
             one_sided[max(used, default=0)].append(term)
         elif compiles(term):
             compiled.append(term)
@@ -83,7 +82,7 @@ def compiles(condition: Expression) -> bool:
 
 
 def _comparable(op: str, operand: Expression) -> bool:
-    """Whether the operand has an integer key that compares as it does."""
+    """Whether the operand has an integer key with the same order."""
     if len(sides(operand)) == 2:
         return False
     kind = operand.type
@@ -93,7 +92,7 @@ def _comparable(op: str, operand: Expression) -> bool:
 
 
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every number of one type is one of the other, in a kernel too."""
+    """Whether the target type holds every number of the source type, also in a kernel."""
     if pa.types.is_signed_integer(source) and pa.types.is_signed_integer(target):
         return bool(source.bit_width <= target.bit_width)
     return bool(pa.types.is_float32(source) and pa.types.is_float64(target))
@@ -117,5 +116,5 @@ def _computable(operand: Expression) -> bool:
     if not isinstance(operand, Call) or operand.op not in ARITHMETIC:
         return False
     if operand.op == "sub_times" and operand.args[0].type != pa.timestamp("us"):
-        return False  # an interval counts microseconds; other units would need scaling
+        return False  # an interval is in microseconds; other units would need scaling
     return all(_computable(arg) for arg in operand.args)

@@ -18,20 +18,19 @@ import pyarrow as pa
 from pyspark.sql import types
 from tests.engines.spark.in_process import DictStore
 
-from penstock.engines.spark.dataframes.check import Wish, check
+from penstock.engines.spark.core.frames import from_ipc
+from penstock.engines.spark.core.host import HostOptions
+from penstock.engines.spark.core.trigger import CoreMemory, Output, Stopwatch, trigger
+from penstock.engines.spark.dataframes.arguments import Request
 from penstock.engines.spark.dataframes.columns import WATERMARK, Source
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import PLACE
-from penstock.engines.spark.dataframes.partition import distribution
+from penstock.engines.spark.dataframes.partition import distribution, on_one_core
+from penstock.engines.spark.dataframes.prepare import check
+from penstock.engines.spark.dataframes.script import parse_script
 from penstock.engines.spark.dataframes.sql import pack_of
-from penstock.engines.spark.dataframes.worker import Made, Packed, Worker, trigger
-from penstock.engines.spark.frames import from_ipc
-from penstock.engines.spark.host import HostOptions
-from penstock.engines.spark.trigger import HostMemory
-from penstock.program.compile import compile_plan
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse_query
+from penstock.engines.spark.dataframes.task import JobTask
+from penstock.engines.spark.dataframes.worker import Packed, Worker
 
 COLUMNS: dict[str, types.DataType] = {
     "ts": types.LongType(),
@@ -61,45 +60,55 @@ def source(
     return Source(name, types.StructType(fields), bounded, "UTC")
 
 
-def job_of(sql: str, *sources: Source, **wish: Any) -> Job:
+def job_of(sql: str, *sources: Source, **options: Any) -> Job:
     """The job of a query; over such of the streams r and s as it reads, unless others are given."""
     named = [source(name) for name in "rs" if re.search(rf"(FROM|JOIN) {name}\b", sql)]
-    return check(sql, sources or named, Wish(**wish))[0]
+    return check(parse_script(sql), sources or named, Request(**options))[0]
 
 
-def batch_of(rows: list[Row]) -> pa.RecordBatch:
+def batch_of(rows: list[Row], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class Cluster:
     """The cores of a query with their state; what the committed attempts made."""
 
-    def __init__(self, job: Job, cores: int, chance: random.Random | None = None) -> None:
-        catalog = Catalog([lane.stream for lane in job.lanes], windows_required=not job.bounded)
-        plan = bind(parse_query(job.text), catalog, order_column=job.order_column)
-        shared = distribution(compile_plan(plan), job.lanes, job.by_key, cores, job.letters)
-        self.job = job = replace(job, keys=shared.keys, partial=shared.partial)
-        self.cores = cores = cores if shared.partial is None else shared.cores
+    def __init__(
+        self,
+        job: Job,
+        cores: int,
+        chance: random.Random | None = None,
+        schema: pa.Schema = SCHEMA,
+    ) -> None:
+        self.schema = schema
+        if job.derived:
+            cores = on_one_core([name for name, _ in job.derived]).cores
+        else:
+            shared = distribution(job.program, job.lanes, job.by_key, cores, job.letters)
+            job = replace(job, keys=shared.keys, partial=shared.partial)
+            cores = cores if shared.partial is None else shared.cores
+        self.job = job
+        self.cores = cores
         self.chance = chance
         self.stores = [DictStore() for _ in range(cores)]
-        self.memory: HostMemory[Worker] = HostMemory(most=8)
-        self.made: list[tuple[int, Made]] = []
+        self.memory = CoreMemory(most=8)
+        self.made: list[tuple[int, Output]] = []
         self.at = 0
 
     def forget(self) -> None:
         """Lose what the workers remember: all that is left is the state."""
-        self.memory = HostMemory(most=8)
+        self.memory = CoreMemory(most=8)
 
     def _happens(self, probability: float) -> bool:
         return self.chance is not None and self.chance.random() < probability
 
-    def trigger(self, parts: Trigger, at: int | None = None) -> list[Made]:
+    def trigger(self, parts: Trigger, at: int | None = None) -> list[Output]:
         """One trigger on all cores; what it made."""
         self.at = self.at + 1 if at is None else at
         packed = [frame for lane, rows in parts if rows for frame in self._pack(lane, rows)]
-        made: list[tuple[int, Made]] = []
+        made: list[tuple[int, Output]] = []
         for core, store in enumerate(self.stores):
             if self._happens(0.2):
                 self.forget()
@@ -121,23 +130,31 @@ class Cluster:
         packed = [frame for group, frame in frames if group in (None, core)]
         if self.chance is not None:
             packed = self.chance.sample(packed, len(packed))
-        options = HostOptions(
+        task = JobTask(self.job, self._options(core))
+        return trigger(task, core, packed, self.stores[core], self.memory)
+
+    def last(self, parts: Trigger) -> None:
+        """All tuples of bounded streams, on one core, as static DataFrames are processed."""
+        assert self.job.bounded and self.cores == 1
+        packed = [frame for lane, rows in parts if rows for _, frame in self._pack(lane, rows)]
+        worker = Worker(self.job, self._options(0))
+        self.made += enumerate(worker.take(packed, Stopwatch(), last=True))
+
+    def _options(self, core: int) -> HostOptions:
+        return HostOptions(
             checkpoint="c",
             cores=self.cores,
             core=core,
             batch_rows=7,
             compile_predicates=False,
-            windows_required=not self.job.bounded,
-            order_column=self.job.order_column,
             divided=self.job.keys is not None or self.job.partial is not None,
         )
-        return trigger(self.job, options, packed, self.stores[core], self.memory)
 
     def _pack(self, number: int, rows: list[Row]) -> Iterator[tuple[int | None, Packed]]:
         """Frames, each with the core that it is for, if not for all."""
         schema = self.job.lanes[number].stream.schema
         pack = pack_of(self.job, number, tuple(range(self.cores)))
-        for batch in pack(iter([batch_of(rows).select(schema.names)])):
+        for batch in pack(iter([batch_of(rows, self.schema).select(schema.names)])):
             for row in batch.to_pylist():
                 yield row["core"], Packed(number, self.at, row["payload"], row["mark"])
 

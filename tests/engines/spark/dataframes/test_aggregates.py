@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.engines.spark.dataframes.in_process import Cluster, Row, Trigger, job_of
 from tests.engines.spark.dataframes.test_worker import canonical, inputs, on_oracle
 
-from penstock.blocks import folding
+from penstock import tuning
 
 WINDOW = "r [RANGE {} WATTR ts SLACK 5]"
 COUNTED = "SELECT COUNT(*), SUM(x), window_start, window_end FROM "
@@ -38,10 +38,10 @@ Given = tuple[list[list[Row]], list[Trigger]]
 
 
 def run(
-    sql: str, triggers: list[Trigger], cores: int, seed: int | None = None, **wish: Any
+    sql: str, triggers: list[Trigger], cores: int, seed: int | None = None, **options: Any
 ) -> Cluster:
     chance = None if seed is None else random.Random(seed)
-    cluster = Cluster(job_of(sql, **wish), cores, chance)
+    cluster = Cluster(job_of(sql, **options), cores, chance)
     for parts in triggers:
         cluster.trigger([(lane, rows) for lane, rows in parts if lane == 0])
     return cluster
@@ -51,7 +51,7 @@ def counted(cluster: Cluster, kind: str) -> int:
     return sum(one.count for _, one in cluster.made if one.kind == kind)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(inputs(disorder=5), st.sampled_from(PARTIAL + WHOLE), st.integers(1, 3), st.integers())
 def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int) -> None:
     streams, triggers = given_
@@ -63,7 +63,7 @@ def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int
     assert counted(cluster, "taken") == len(streams[0])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(inputs(disorder=15), st.sampled_from(PARTIAL), st.integers(1, 3), st.integers())
 def test_late_tuples_count_where_they_would_if_they_were_shown(
     given_: Given, sql: str, cores: int, seed: int
@@ -76,8 +76,8 @@ def test_late_tuples_count_where_they_would_if_they_were_shown(
     assert counted(one, "dead") == counted(shown, "dead")
 
 
-def test_partial_results_are_handed_on_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MOST_CELLS", 0)
+@tuning.given(most_folded_cells=0)
+def test_partial_results_are_handed_on_when_there_are_many() -> None:
     rows: list[Row] = [(i // 10, i, i % 7, "a") for i in range(200)]
     triggers: list[Trigger] = [[(0, rows[:90])], [(0, rows[90:])]]
     several = run(PARTIAL[4], triggers, 2)
@@ -96,7 +96,7 @@ def test_a_trigger_writes_the_panes_that_it_changed() -> None:
     assert cluster.written() - before < before / 8
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(inputs(disorder=15), st.sampled_from(PARTIAL), st.integers(1, 3), st.integers())
 def test_an_update_brings_the_rows_that_a_trigger_changed(
     given_: Given, sql: str, cores: int, seed: int

@@ -21,7 +21,7 @@ R, S = source("r"), source("s")
 
 
 @pytest.mark.parametrize(
-    ("sql", "sources", "wish", "message"),
+    ("sql", "sources", "options", "message"),
     [
         (
             COUNT,
@@ -187,19 +187,21 @@ R, S = source("r"), source("s")
             "unknown output 'complete'\nWrite 'append' or 'update'.",
         ),
         (
-            "SELECT id, x AS ID FROM r",
+            "SELECT id AS k, x AS K FROM r",
             [R],
             {},
-            "two columns of the result are named 'id'\n"
-            "Give one of them another name in the select list: SELECT ... AS name.",
+            "two columns of the result are named 'K' at line 1, column 22\n"
+            "  SELECT id AS k, x AS K FROM r\n"
+            "                       ^\n"
+            "Give one of them another name.",
         ),
     ],
 )
 def test_a_query_that_cannot_run_is_refused(
-    sql: str, sources: list[Source], wish: dict[str, Any], message: str
+    sql: str, sources: list[Source], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PenstockError) as error:
-        job_of(sql, *sources, **wish)
+        job_of(sql, *sources, **options)
     assert str(error.value) == message
 
 

@@ -6,17 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tests.engines.spark.dataframes.files import Folder
 from tests.kill.campaign import HOOKS, ROOT
+from tests.kill.hooks.sitecustomize import CASE
 
 pytestmark = pytest.mark.xdist_group("processes")
 
 PROGRAM = """
 import sys
+import uuid
 from pathlib import Path
 import penstock.spark as pss
 from penstock.engines.spark.session import _start
@@ -50,10 +53,11 @@ spark.stop()
 
 
 def start(folder: Path, death: str = "") -> tuple[int, str]:
-    """Run the program, which may be told to die; its exit status and what it prints."""
+    """Run the program, which may be made to die; its exit status and its output."""
     environment = {
         **os.environ,
         "PENSTOCK_KILL": death,
+        CASE: uuid.uuid4().hex,
         "PYTHONPATH": os.pathsep.join((str(HOOKS), str(ROOT), os.environ.get("PYTHONPATH", ""))),
     }
     done = subprocess.run(

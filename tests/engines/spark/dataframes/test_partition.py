@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.engines.spark.dataframes.in_process import COLUMNS, Cluster, Row, Trigger, job_of, source
 from tests.engines.spark.dataframes.test_worker import canonical, inputs, on_oracle
+from tests.thresholds import low_thresholds
 
-from penstock.engines.spark.dataframes.check import Wish, check
+from penstock.engines.spark.dataframes.arguments import Request
 from penstock.engines.spark.dataframes.partition import distribution
-from penstock.kernels.spread import cores_of
-from penstock.kernels.vector import vector_of
-from penstock.program.compile import compile_plan
+from penstock.engines.spark.dataframes.prepare import check
+from penstock.engines.spark.dataframes.script import parse_script
+from penstock.kernels.aggregate.key_hash import cores_of
+from penstock.kernels.expressions.vector import vector_of
+from penstock.program.compile.compiler import compile_plan
 
 WINDOWS = "r [RANGE 4 WATTR ts SLACK 5] {join} s [RANGE 3 WATTR ts SLACK 5]"
 DIVIDED = [
@@ -33,6 +38,12 @@ DIVIDED = [
 Given = tuple[list[list[Row]], list[Trigger]]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def eager_indexes() -> Iterator[None]:
+    with low_thresholds():
+        yield
+
+
 def run(sql: str, triggers: list[Trigger], cores: int, seed: int | None = None) -> Cluster:
     chance = None if seed is None else random.Random(seed)
     cluster = Cluster(job_of(sql, letters=True), cores, chance)
@@ -41,7 +52,7 @@ def run(sql: str, triggers: list[Trigger], cores: int, seed: int | None = None) 
     return cluster
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(inputs(disorder=5), st.sampled_from(DIVIDED), st.sampled_from([2, 3]), st.integers())
 def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int) -> None:
     streams, triggers = given_
@@ -53,7 +64,7 @@ def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int
     assert cluster.letters("late") == []
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(inputs(disorder=12), st.sampled_from(DIVIDED), st.sampled_from([2, 3]), st.integers())
 def test_late_is_who_would_be_late_on_one_core(
     given_: Given, sql: str, cores: int, seed: int
@@ -71,7 +82,7 @@ def test_a_tuple_without_a_time_is_one_dead_letter() -> None:
     assert cluster.rows() == [(2, 5)]
 
 
-def test_a_time_that_is_none_lets_nobody_be_late() -> None:
+def test_an_unusable_time_makes_no_tuple_late() -> None:
     far: Trigger = [(0, [(2**63 - 1, 1, 1, "a")]), (1, [(1, 2, 1, "b")])]
     near: Trigger = [(0, [(2, 3, 1, "a")]), (1, [(3, 4, 1, "b")])]
     sql = f"SELECT r.id, s.id FROM {WINDOWS.format(join='JOIN')} ON r.x = s.x"
@@ -156,8 +167,8 @@ def test_how_the_cores_share_a_query_has_a_reason(sql: str) -> None:
     sources = [
         source(name, COLUMNS) for name in "rs" if f"{name} " in f"{sql} ".split("FROM", 1)[1]
     ]
-    job, plan = check(sql, sources, Wish(order_by="ts"))
-    found = distribution(compile_plan(plan), job.lanes, job.by_key, 3)
+    job, plans = check(parse_script(sql), sources, Request(order_by="ts"))
+    found = distribution(compile_plan(plans.query), job.lanes, job.by_key, 3)
     assert str(found) == f"distribution: {REASONS[sql]}"
 
 

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 import penstock.spark as pss
-from penstock.engines.spark.java import find_java, java_home
+from penstock.engines.spark.jvm import find_java, java_home
 from tests.engines.spark.dataframes.files import Folder, rows, run
 
 folder = Path(sys.argv[1])

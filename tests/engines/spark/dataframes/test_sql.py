@@ -1,8 +1,9 @@
-"""Continuous SQL over DataFrames, on Spark: the oracle's rows, each once, whatever happens."""
+"""Continuous SQL over DataFrames, on Spark: the oracle's rows, each once, after any failure."""
 
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 from tests.engines.spark.dataframes.files import Folder, cut, rows, run
 
 import penstock.spark as pss
+from penstock.engines.spark.dataframes.script import parse_script
 from penstock.engines.spark.session import Session
 from penstock.errors import EnvironmentProblem, InputError
 from penstock.oracle.oracle import Oracle
@@ -36,7 +38,7 @@ def spark(session: Session) -> SparkSession:
 
 
 def table(seed: int, size: int = 200, jitter: int = 0) -> pa.Table:
-    """Tuples by time, with ties, and out of order by at most so many milliseconds."""
+    """Tuples by time, with ties, and out of order by at most a number of milliseconds."""
     chance = np.random.default_rng(seed)
     ts = np.cumsum(chance.integers(0, 3, size)) * 500
     order = np.argsort(ts + chance.integers(0, jitter + 1, size), kind="stable")
@@ -56,7 +58,10 @@ def expected(sql: str, r: pa.Table, s: pa.Table, delay: int | None, end: bool = 
         oracle.create_stream(Stream.of("rs"[number], given.schema, time="ts"))
         found += [(row["ts"], number, row["id"], row) for row in given.to_pylist()]
     frontier = min(max(row[0] for row in found if row[1] == n) for n in (0, 1))
-    oracle.install("q", sql)
+    script = parse_script(sql)
+    for statement in script.derived:
+        oracle.derive(statement.name, statement.query.text)
+    oracle.install("q", script.query.text)
     for ts, number, _, row in sorted(found, key=lambda one: one[:3]):
         if delay is None or ts < frontier - datetime.timedelta(milliseconds=delay):
             batch = pa.RecordBatch.from_pylist([row], schema=r.schema)
@@ -104,6 +109,87 @@ def test_a_watermark_is_the_slack_of_a_time_window(spark: SparkSession, tmp_path
     run(joined(), tmp_path)
     slack = OUTER.replace("SECONDS]", "SECONDS SLACK 2 SECONDS]")
     assert rows(spark, tmp_path) == sorted(expected(slack, *tables, delay=None), key=str)
+
+
+def test_a_derived_stream_gives_each_row_once_across_restarts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [table(seed, jitter=2000) for seed in (3, 4)]
+    pieces = [cut(t, 30, 110) for t in tables]
+    folders = [Folder(tmp_path / name).add(*p[:2]) for name, p in zip("rs", pieces, strict=True)]
+    derive = (
+        "CREATE STREAM d AS SELECT r.ts AS ts, r.x AS x FROM r [RANGE 5 SECONDS] JOIN "
+        "s [RANGE 9 SECONDS] ON r.x < s.x; "
+    )
+    count = "SELECT x, COUNT(*) AS n FROM d [RANGE 4 SECONDS SLIDE 3 SECONDS WATTR ts] GROUP BY x"
+
+    def counted(**options: Any) -> Any:
+        left, right = (f.stream(spark).withWatermark("ts", "2 seconds") for f in folders)
+        return pss.sql(derive + count, r=left, s=right, cores=2, **options)
+
+    run(counted(), tmp_path)
+    for folder, piece in zip(folders, pieces, strict=True):
+        folder.add(piece[2])
+    query = run(counted(), tmp_path)
+    slack = derive.replace("SECONDS]", "SECONDS SLACK 2 SECONDS]")
+    wanted = expected(slack + count, *tables, delay=None)
+    assert len(wanted) > 100
+    assert rows(spark, tmp_path) == sorted(wanted, key=str)
+    assert query.lastProgress["observedMetrics"]["penstock"]["late_d"] == 0
+    tables_ = {name: f.table(spark) for name, f in zip("rs", folders, strict=True)}
+    static = pss.sql(derive + count, tables_, order_by="ts")
+    every = expected(slack + count, *tables, delay=None, end=True)
+    assert sorted(map(tuple, static.collect()), key=str) == sorted(every, key=str)
+
+
+def test_a_result_that_is_read_again_carries_its_punctuations(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = [table(seed, jitter=2000) for seed in (3, 4)]
+    folders = [
+        Folder(tmp_path / name).add(*cut(t, 60)) for name, t in zip("rs", tables, strict=True)
+    ]
+    kept = "SELECT ts, id, x FROM r WHERE x <> 5"
+    pair = "SELECT r.ts, s.id, r.id FROM r [RANGE 5 SECONDS] JOIN s [RANGE 9 SECONDS] ON r.x = s.x"
+    count = (
+        "SELECT COUNT(*) AS n, MIN(s_id) AS least FROM r "
+        "[RANGE 4 SECONDS SLIDE 3 SECONDS WATTR ts{}]"
+    )
+
+    def pairs(left: Any, right: Any) -> Any:
+        return pss.sql(pair, r=pss.sql(kept, r=left), s=right, order_by="ts", cores=2)
+
+    streams = [f.stream(spark).withWatermark("ts", "2 seconds") for f in folders]
+    made = pairs(*streams)
+    query = run(pss.sql(count.format(""), r=made, cores=2), tmp_path)
+    assert list(query.lastProgress["observedMetrics"]) == ["penstock"]
+    script = (
+        f"CREATE STREAM k AS {kept}; CREATE STREAM p AS SELECT r.ts, s.id AS s_id "
+        "FROM k [RANGE 5 SECONDS WATTR ts SLACK 2 SECONDS] AS r "
+        "JOIN s [RANGE 9 SECONDS SLACK 2 SECONDS] ON r.x = s.x; "
+    ) + count.format("").replace("FROM r", "FROM p")
+    wanted = sorted(expected(script, *tables, delay=None), key=str)
+    assert len(wanted) > 10
+    assert rows(spark, tmp_path) == wanted
+    # What Spark has had a hand in is another DataFrame, with SLACK of its own and its own counts.
+    other = pss.sql(count.format(" SLACK 20 SECONDS"), r=made.where("s_id >= 0"), cores=1)
+    query = run(other, tmp_path / "other")
+    assert sorted(query.lastProgress["observedMetrics"]) == ["penstock", "penstock_2"]
+    assert {*rows(spark, tmp_path / "other")} < {*wanted}
+    with pytest.raises(InputError) as error:
+        pss.sql(
+            "SELECT s_id FROM r EMIT ORDER outer",
+            r=made.where("s_id > 0"),
+            order_by="ts",
+            name="penstock",
+        )
+    assert str(error.value) == (
+        "name='penstock' is the name of the counts of a query that is read here\n"
+        "Pass another one, or none: the names are made different then."
+    )
+    static = pss.sql(count.format(""), r=pairs(*(f.table(spark) for f in folders)), cores=1)
+    every = expected(script, *tables, delay=None, end=True)
+    assert sorted(map(tuple, static.collect()), key=str) == sorted(every, key=str)
 
 
 def test_static_dataframes_give_all_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -183,6 +269,37 @@ def test_late_tuples_and_dead_letters_are_rows_of_the_same_query(
         (3, 1, 0, 1),
         (3, 3, 1, 0),
     ]
+
+
+def test_the_driver_is_warned_of_tuples_that_are_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def at(*moments: int | None) -> pa.Table:
+        return pa.table({"ts": pa.array(moments, pa.int64()), "id": range(len(moments))})
+
+    folder = Folder(tmp_path / "r").add(at(10, None), at(5, 6, 11), at(1, 12, None))
+    sql = "SELECT COUNT(*) AS n FROM r [RANGE 2 SLIDE 2 WATTR ts SLACK 1]"
+    with pytest.warns(UserWarning) as told:
+        listeners = spark.sparkContext._jsc.sc().listenerBus()
+        run(pss.sql(sql, r=folder.stream(spark), cores=1, name="counts"), tmp_path)
+        listeners.waitUntilEmpty(60_000)
+        pss.sql(sql, r=folder.table(spark), cores=1).collect()
+        listeners.waitUntilEmpty(60_000)
+    texts = [re.sub(r"query [-0-9a-f]{36}", "query Q", str(one.message)) for one in told]
+    assert texts == [
+        "1 tuple of stream r is a dead letter of query Q, whose rows lack what it would have "
+        "added. Get them as rows, each with its reason: pss.sql(..., letters=True). The progress "
+        "of the query counts them: observedMetrics['counts']['dead_r'].",
+        "2 tuples of stream r came too late for query Q, whose rows lack what they would have "
+        "added. Allow for more disorder (SLACK, or withWatermark), or get them as rows: "
+        "pss.sql(..., letters=True). The progress of the query counts them: "
+        "observedMetrics['counts']['late_r'].",
+        "2 tuples of stream r are dead letters of query Q in all, which has ended.",
+        "3 tuples of stream r came too late for query Q in all, which has ended.",
+        "2 tuples of stream r are dead letters of the static result, whose rows lack what they "
+        "would have added. Get them as rows, each with its reason: pss.sql(..., letters=True).",
+    ]
+    assert {one.filename for one in told} == {__file__}
 
 
 class FailOnce:
@@ -290,34 +407,13 @@ def test_a_selection_needs_no_order_and_no_state(spark: SparkSession, tmp_path: 
     assert query.lastProgress["stateOperators"] == []
 
 
-def test_what_is_no_dataframe_of_ours_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(InputError) as error:
-        pss.sql("SELECT id FROM r", r=[1])
-    assert str(error.value) == (
-        "r is list, no DataFrame of Spark\nPass a DataFrame, streaming or static; pss.sql has no "
-        "other options than order_by, merge, idle_timeout, cores, letters, output and name."
-    )
-    with pytest.raises(InputError) as error:
-        pss.sql("SELECT id FROM r")
-    assert str(error.value) == (
-        "pss.sql has no DataFrame to read\nPass one for each stream: pss.sql(..., r=df)."
-    )
+def test_the_tags_of_letters_are_asked_for_and_free(spark: SparkSession) -> None:
     with pytest.raises(InputError) as error:
         pss.split(spark.range(1))
     assert str(error.value) == (
         "the batch has no column _kind, which tells rows from letters\n"
         "Make it with pss.sql(..., letters=True), and keep its columns."
     )
-    for wrong, message in (
-        ({"cores": 0}, "cores=0 is no number of cores\nPass 1 or more."),
-        (
-            {"idle_timeout": -1},
-            "idle_timeout=-1 is no time\nPass a number of seconds above 0.",
-        ),
-    ):
-        with pytest.raises(InputError) as error:
-            pss.sql("SELECT id FROM r", r=spark.range(1), **wrong)
-        assert str(error.value) == message
     with pytest.raises(InputError) as error:
         pss.sql("SELECT id AS _kind FROM r", r=spark.range(1), letters=True)
     assert str(error.value) == (
@@ -413,4 +509,12 @@ def test_explain_says_how_the_cores_share_a_query(spark: SparkSession, tmp_path:
         "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin); "
         "no partition by key: no equality between the streams",
     ]
-    assert found[0].startswith("plan\n  project r.id AS id, s.id AS id\n")
+    script = f"CREATE STREAM d AS {sql}ON r.x = s.x; SELECT r_id FROM d WHERE s_id > 1"
+    steps = pss.explain(script, r=frame, s=frame, order_by="ts", cores=2)
+    assert steps.startswith("stream d\nplan\n  project r.id AS ")
+    assert "\n\nplan\n  project r_id" in steps
+    assert steps.splitlines()[-1] == (
+        "distribution: one core; the rows of the derived stream d and their punctuations come in "
+        "one order there"
+    )
+    assert found[0].startswith("plan\n  project r.id AS r_id, s.id AS s_id\n")

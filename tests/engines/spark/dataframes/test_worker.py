@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
+from tests.effort import examples
 from tests.engines.spark.dataframes.in_process import (
     SCHEMA,
     Cluster,
@@ -19,8 +21,8 @@ from tests.engines.spark.dataframes.in_process import (
     job_of,
     source,
 )
+from tests.thresholds import low_thresholds
 
-from penstock.engines.spark.dataframes.check import Wish, check
 from penstock.engines.spark.dataframes.sequencer import KeyOrder
 from penstock.errors import StateError
 from penstock.oracle.oracle import Oracle
@@ -32,6 +34,9 @@ COUNTED = [
     "SELECT r.id, s.note FROM r [ROWS 2] FULL JOIN s [RANGE 3 WATTR ts] ON r.x = s.x",
     "SELECT r.id FROM r [NOW] SEMI JOIN s [ROWS 2] ON r.x = s.x",
     "SELECT a.id, b.id FROM r [ROWS 3] AS a JOIN r [ROWS 2] AS b ON a.x = b.x",
+    "SELECT r.id, s.id FROM r [ROWS 5] JOIN s [ROWS 4] "
+    "ON r.x BETWEEN s.x - 1 AND s.x + 1 AND r.id < s.id",
+    "SELECT r.id, s.id FROM r [ROWS 5] JOIN s [ROWS 4] ON r.x = s.x AND r.id / (s.x - 1) < 4",
     "SELECT r.id, s.id FROM r [RANGE 4] JOIN s [RANGE 2] ON r.x < s.x EMIT ORDER inner",
     "SELECT id, x FROM r WHERE x > 1 UNION ALL SELECT id, x FROM s EMIT ORDER outer",
 ]
@@ -40,9 +45,17 @@ TIMED = [
     "ON r.x <= s.x",
     "SELECT r.id, s.id FROM r [RANGE 2 WATTR ts SLACK 5] FULL JOIN s [RANGE 3 WATTR ts SLACK 5] "
     "ON r.x = s.x",
+    "SELECT r.id, s.id FROM r [RANGE 6 WATTR ts SLACK 5] JOIN s [RANGE 9 WATTR ts SLACK 5] "
+    "ON ABS(r.x - s.x) <= 1",
     "SELECT r.id FROM r [RANGE 2 WATTR ts SLACK 5] ANTI JOIN s [RANGE 3 WATTR ts SLACK 5] "
     "ON r.x = s.x",
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def eager_indexes() -> Iterator[None]:
+    with low_thresholds():
+        yield
 
 
 @st.composite
@@ -103,7 +116,7 @@ def in_order(streams: list[list[Row]], delay: int = 0) -> list[tuple[int, Row]]:
     return sorted(found, key=lambda one: (one[1][0], one[0], canonical(one[1])))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(inputs(disorder=0), st.sampled_from(COUNTED), st.sampled_from([1, 2, 3]), st.integers())
 def test_tuples_by_their_key_give_the_oracles_rows(
     given_: tuple[list[list[Row]], list[Trigger]], sql: str, cores: int, seed: int
@@ -117,7 +130,7 @@ def test_tuples_by_their_key_give_the_oracles_rows(
     assert cluster.rows() == on_oracle(sql, in_order(streams[: len(job.lanes)]))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(inputs(disorder=5), st.sampled_from(TIMED), st.sampled_from([1, 2]), st.integers())
 def test_tuples_out_of_order_within_the_slack_come_out_in_order(
     given_: tuple[list[list[Row]], list[Trigger]], sql: str, cores: int, seed: int
@@ -131,7 +144,7 @@ def test_tuples_out_of_order_within_the_slack_come_out_in_order(
     assert cluster.rows() == on_oracle(sql, in_order(streams, delay=5))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(inputs(disorder=5), st.sampled_from(TIMED), st.sampled_from([1, 3]), st.integers())
 def test_time_windows_give_the_same_rows_for_any_cut(
     given_: tuple[list[list[Row]], list[Trigger]], sql: str, cores: int, seed: int
@@ -146,7 +159,7 @@ def test_time_windows_give_the_same_rows_for_any_cut(
     assert sorted(map(str, cluster.rows())) == sorted(map(str, on_oracle(sql, sequence)))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(inputs(disorder=9), st.sampled_from(COUNTED[:2]), st.integers())
 def test_nothing_waits_in_order_of_arrival_and_a_replay_gives_the_same(
     given_: tuple[list[list[Row]], list[Trigger]], sql: str, seed: int
@@ -226,11 +239,8 @@ def test_a_stream_that_waits_long_is_not_written_again_and_again() -> None:
 def test_whole_numbers_and_floats_are_one_order() -> None:
     whole = {"ts": types.LongType(), "id": types.LongType(), "x": types.IntegerType()}
     streams = source("r", whole), source("s", {**whole, "ts": types.DoubleType()})
-    lanes = check(
-        "SELECT r.id, s.id FROM r [ROWS 2] JOIN s [ROWS 2] ON r.x = s.x",
-        streams,
-        Wish(order_by="ts"),
-    )[0].lanes
+    sql = "SELECT r.id, s.id FROM r [ROWS 2] JOIN s [ROWS 2] ON r.x = s.x"
+    lanes = job_of(sql, *streams, order_by="ts").lanes
     batches = [
         pa.RecordBatch.from_pydict({"ts": ts, "id": [1, 2], "x": [1, 1]}, schema=lane.stream.schema)
         for lane, ts in zip(lanes, ([1, 3], [2.5, 4.5]), strict=True)
@@ -241,13 +251,14 @@ def test_whole_numbers_and_floats_are_one_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "wish", "cores", "message"),
+    ("sql", "options", "cores", "message"),
     [
         (
             COUNTED[1],
             {},
             2,
-            f"the checkpoint is of another query: {COUNTED[0]}\n"
+            f"the checkpoint is of another query\n  then: {COUNTED[0]}\n  now:  {COUNTED[1]}\n"
+            "  differs: '4' was, '2' is; 'LEFT' is new; '<=' was, '=' is\n"
             "Give the query a checkpointLocation of its own, or run the one that it is of.",
         ),
         (
@@ -269,12 +280,32 @@ def test_whole_numbers_and_floats_are_one_order() -> None:
     ids=["query", "options", "cores"],
 )
 def test_a_state_of_another_query_is_refused(
-    sql: str, wish: dict[str, Any], cores: int, message: str
+    sql: str, options: dict[str, Any], cores: int, message: str
 ) -> None:
     one = Cluster(job_of(COUNTED[0], order_by="ts"), 2)
     one.trigger([(0, [(1, 1, 1, "a")])])
-    other = Cluster(job_of(sql, order_by="ts", **wish), cores)
+    other = Cluster(job_of(sql, order_by="ts", **options), cores)
     other.stores[:2] = one.stores
     with pytest.raises(StateError) as error:
         other.trigger([(0, [(2, 1, 1, "a")])])
     assert str(error.value) == message
+
+
+NAMED = "SELECT r.id AS a, s.id AS b FROM r {0}] LEFT JOIN s {0}] ON r.x = s.x"
+RENAMED = "select R2.id a, S2.id b  FROM r {0}] R2 LEFT JOIN s {0}] as S2\n on (R2.x = S2.x)"
+
+
+@pytest.mark.parametrize(
+    ("window", "options"),
+    [("[ROWS 2", {"order_by": "ts"}), ("[RANGE 3 WATTR ts SLACK 5", {})],
+    ids=["by order", "by key"],
+)
+def test_another_spelling_of_the_query_goes_on(window: str, options: dict[str, Any]) -> None:
+    one = Cluster(job_of(NAMED.format(window), **options), 2)
+    one.trigger([(0, [(1, 1, 1, "a")]), (1, [(1, 7, 1, "b")])])
+    other = Cluster(job_of(RENAMED.format(window), **options), 2)
+    assert one.job.program.text != other.job.program.text
+    other.stores = one.stores
+    other.trigger([(0, [(2, 2, 1, "a")]), (1, [(3, 8, 1, "b")])])
+    other.trigger([(0, [(20, 3, 2, "a")]), (1, [(20, 9, 2, "b")])])
+    assert {(1, 7), (2, 7)} <= {tuple(row[:2]) for row in [*one.rows(), *other.rows()]}

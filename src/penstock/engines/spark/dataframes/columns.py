@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,8 +15,8 @@ from sqlglot import exp
 
 from penstock.errors import InputError
 from penstock.sql.expressions import Column, Expression
-from penstock.sql.plan import Aggregate, Join, Output, Plan, Scan, Select
-from penstock.sql.statements import QueryText
+from penstock.sql.parse.statements import QueryText
+from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select
 from penstock.streams.schema import Stream, normal_type
 from penstock.streams.windows import AggregateWindow, TimeAttribute, Window
 
@@ -36,13 +35,15 @@ _UNSIGNED: dict[Any, spark_types.DataType] = {
 class Source:
     """A DataFrame as a stream: its name in the query, its columns, whether it has an end.
 
-    ``zone`` is the session's, in which Spark shows its timestamps.
+    ``zone`` is the session's, in which Spark shows its timestamps. ``watermark`` is a column and
+    its delay in seconds, where the schema does not say so.
     """
 
     name: str
     fields: spark_types.StructType
     bounded: bool
     zone: str
+    watermark: tuple[str, Fraction] | None = None
     opaque: frozenset[str] = field(init=False)
     stream: Stream = field(init=False)
 
@@ -58,7 +59,7 @@ class Source:
             [pa.field(f.name, kind or f.type) for f, kind in zip(arrow, kinds, strict=True)]
         )
         opaque = frozenset(f.name for f, kind in zip(arrow, kinds, strict=True) if kind is None)
-        time, slack = _watermark(self.fields)
+        time, slack = self.watermark or _watermark(self.fields)
         stream = Stream(self.name, schema, time, self.bounded, slack=slack)
         object.__setattr__(self, "opaque", opaque)
         object.__setattr__(self, "stream", stream)
@@ -91,20 +92,21 @@ def _watermark(fields: spark_types.StructType) -> tuple[str | None, Fraction | N
 
 
 def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
-    """Refuse a query that does anything with a column of an unknown type but hand it on.
+    """Refuse a query that computes with a column of an unknown type; it can only pass it on.
 
-    This looks at names, before types are looked at, so that the error is about the column.
+    This checks names, before types are checked, so that the error is about the column.
     """
     for select in query.ast.selects:
         references = [select.left, *([select.join.right] if select.join else [])]
-        inputs = {r.alias.text.lower(): sources[r.stream.text.lower()] for r in references}
+        named = [r for r in references if r.stream.text.lower() in sources]  # others are derived
+        inputs = {r.alias.text.lower(): sources[r.stream.text.lower()] for r in named}
         plain = [item.value for item in select.items if isinstance(item.value, exp.Column)]
         for found in plain:
             for source in _owners(found, inputs):
                 _check_carried(source, source.named(found.name))
         for star in (item.value for item in select.items if item.value.is_star):
             table = star.table.lower() if isinstance(star, exp.Column) else ""
-            for source in [inputs[table]] if table in inputs else inputs.values():
+            for source in _named(table, inputs):
                 for name in source.fields.names:
                     _check_carried(source, name)
         conditions = (select.where, select.having, select.join.on if select.join else None)
@@ -125,8 +127,13 @@ def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
 
 def _owners(column: exp.Column, inputs: Mapping[str, Source]) -> list[Source]:
     """The streams that a column may be of; which one it is, the binder decides."""
-    named = [inputs[column.table.lower()]] if column.table.lower() in inputs else inputs.values()
+    named = _named(column.table.lower(), inputs)
     return [source for source in named if source.stream.index_of(column.name) is not None]
+
+
+def _named(table: str, inputs: Mapping[str, Source]) -> list[Source]:
+    """The streams that a table's name, or none, stands for; not derived ones."""
+    return [source for name, source in inputs.items() if table in ("", name)]
 
 
 def _check_carried(source: Source, column: str) -> None:
@@ -147,7 +154,7 @@ def scans_of(select: Select) -> list[Any]:
 
 
 def expressions_of(select: Select) -> list[Any]:
-    """Everything that a select computes of its inputs' columns."""
+    """All expressions of a select over its inputs' columns."""
     source = select.source
     found: list[Any] = [] if not isinstance(source, Aggregate) else aggregated(source)
     if not isinstance(source, Aggregate):
@@ -158,7 +165,7 @@ def expressions_of(select: Select) -> list[Any]:
 
 
 def aggregated(aggregate: Aggregate) -> list[Any]:
-    """What an aggregate computes of its input's columns."""
+    """All expressions of an aggregate over its input's columns."""
     calls = aggregate.calls
     arguments = [call.argument for call in calls if call.argument is not None]
     keys = [key.expression for key in aggregate.keys]
@@ -166,7 +173,7 @@ def aggregated(aggregate: Aggregate) -> list[Any]:
 
 
 def time_of(select: Select, side: int) -> TimeAttribute | None:
-    """The attribute that tells the time of an input's tuples, if the query asks for it."""
+    """The time attribute of an input, if the query needs one."""
     if isinstance(select.source, Aggregate) and isinstance(select.source.source, Scan):
         return select.source.time
     time: TimeAttribute | None = scans_of(select)[side].time
@@ -181,38 +188,13 @@ def window_of(select: Select, side: int) -> Window | AggregateWindow | None:
     return window
 
 
-def distinct_names(plan: Plan) -> tuple[str, ...]:
-    """The names of the result's columns; those that repeat get their stream's name in front.
-
-    ``SELECT r.id, s.id`` gives ``r_id`` and ``s_id``, since no sink of Spark takes ``id`` twice.
-    """
-    select = plan.selects[0]
-    scans = [] if isinstance(select.source, Aggregate) else scans_of(select)
-    counts = Counter(output.name.lower() for output in select.columns)
-    names = [
-        _name(output, scans) if counts[output.name.lower()] > 1 else output.name
-        for output in select.columns
-    ]
-    again = [name for name, count in Counter(map(str.lower, names)).items() if count > 1]
-    if again:
-        raise InputError(
-            f"two columns of the result are named {again[0]!r}",
-            "Give one of them another name in the select list: SELECT ... AS name.",
-        )
-    return tuple(names)
-
-
-def _name(output: Output, scans: Sequence[Any]) -> str:
-    expression = output.expression
-    if isinstance(expression, Column) and len(scans) > 1:
-        return f"{scans[expression.side].alias}_{output.name}"
-    return output.name
-
-
 def spark_schema(
-    plan: Plan, names: Sequence[str], sources: Mapping[str, Source]
+    plan: Plan, names: Sequence[str], streams: Mapping[str, spark_types.StructType]
 ) -> spark_types.StructType:
-    """The result's columns in Spark's types; a column that is handed on keeps its own."""
+    """The result's columns in Spark's types; a column that is passed on keeps its own.
+
+    ``streams`` has the columns of what is read, by the name in lower case.
+    """
     select = plan.selects[0]
     scans = scans_of(select)
     fields = []
@@ -220,7 +202,7 @@ def spark_schema(
         expression = _of_input(output.expression, select)
         kind: spark_types.DataType
         if isinstance(expression, Column):
-            kind = sources[scans[expression.side].stream.name.lower()].type_of(expression.name)
+            kind = streams[scans[expression.side].stream.name.lower()][expression.name].dataType
         else:
             kind = _UNSIGNED.get(output.type) or from_arrow_type(output.type)
         fields.append(spark_types.StructField(name, kind, True))
@@ -228,7 +210,7 @@ def spark_schema(
 
 
 def _of_input(expression: Expression, select: Select) -> Expression | None:
-    """The expression over the inputs' columns; None for what is an aggregate's own."""
+    """The expression over the inputs' columns; None for one over aggregates."""
     aggregate = select.source
     if not isinstance(aggregate, Aggregate):
         return expression

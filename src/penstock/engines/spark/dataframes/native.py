@@ -1,10 +1,10 @@
-"""The selections and projections that Spark can do itself, so that rows need not leave the JVM.
+"""Selections and projections that Spark computes itself: rows do not leave the JVM.
 
 Only expressions for which Spark's answer is the one that ``docs/expressions.md`` gives are written
 for Spark: columns, constants, comparisons and arithmetic of numbers of one type. NULL is neither
 true nor false, NaN is larger than all other numbers and equal to itself, and what overflows or is
-divided by zero is NULL: that is what Spark's ``try_`` functions give, whatever its settings are.
-Everything else the blocks compute.
+divided by zero is NULL: that is what Spark's ``try_`` functions give, under any settings. The
+blocks compute everything else.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ARITHMETIC: dict[str, Any] = {
 
 
 def computed(frame: DataFrame, plan: Plan, columns: spark_types.StructType) -> DataFrame | None:
-    """The result of a query of one select, computed by Spark; None if it cannot do all of it."""
+    """The result of a query of one select, computed by Spark; None if Spark cannot."""
     select = plan.selects[0]
     if len(plan.selects) != 1 or len(columns) != len(select.columns):
         return None  # a union, or a result with tags
@@ -55,13 +55,13 @@ def computed(frame: DataFrame, plan: Plan, columns: spark_types.StructType) -> D
 
 
 def sifted(frame: DataFrame, tests: Sequence[Any]) -> DataFrame:
-    """The rows for which every test is true; a test that is None is not looked at."""
+    """The rows for which every test is true; None tests are skipped."""
     known = [test for test in tests if test is not None]
     return frame.where(reduce(operator.and_, known)) if known else frame
 
 
 def native(expression: Expression) -> Any:
-    """The expression as Spark's; None if it is not one of those that mean the same there."""
+    """The expression as Spark's; None if it has no equivalent there."""
     if isinstance(expression, Column):
         return F.col("`" + expression.name.replace("`", "``") + "`")
     if isinstance(expression, Literal):

@@ -11,32 +11,37 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.folding import Folding
+from penstock.blocks.aggregate.folding import Folding
+from penstock.blocks.contract import ALONE, OUT
 from penstock.blocks.run import Run
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.spark.cutting import cut, joined
+from penstock.engines.spark.core.frames import (
+    MOST_TUPLES,
+    cut,
+    from_ipc,
+    ipc,
+    joined,
+    one_batch,
+    pack_partial,
+)
+from penstock.engines.spark.core.host import POSITION, TIE, HostOptions
+from penstock.engines.spark.core.trigger import Output, Stopwatch
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.partition import KeyedLane
 from penstock.engines.spark.dataframes.sequencer import keys_of
-from penstock.engines.spark.dataframes.worker import Made, Packed, Watch, Worker
-from penstock.engines.spark.frames import MOST_TUPLES, from_ipc, ipc, one_batch
-from penstock.engines.spark.host import POSITION, TIE, HostOptions
-from penstock.engines.spark.partial_frames import pack_partial
-from penstock.program.blocks import AggregateRows
-from penstock.program.compile import compile_plan
-from penstock.sql.bind import bind
-from penstock.sql.catalog import Catalog
-from penstock.sql.parse import parse_query
+from penstock.engines.spark.dataframes.worker import LETTERS, Packed, Worker
+from penstock.program.isa.block_instructions import AggregateRows
 from penstock.streams.batches import take
 from penstock.streams.order import OrderColumn
 
 Batches = Iterator[pa.RecordBatch]
 
 PACKED = "lane int, core int, mark boolean, payload binary"
-MADE = "number long, kind string, count long, payload binary"
+OUTPUT_SCHEMA = "number long, kind string, stream string, count long, payload binary"
 _COLUMNS: list[pa.Field[Any]] = [
     pa.field("number", pa.int64()),
     pa.field("kind", pa.string()),
+    pa.field("stream", pa.string()),
     pa.field("count", pa.int64()),
     pa.field("payload", pa.binary()),
 ]
@@ -49,16 +54,15 @@ _PLACED: list[pa.Field[Any]] = [
 _PACKED = pa.schema([*_PLACED, _COLUMNS[-1]])
 
 PLACE = (POSITION, TIE)
-"""The last columns of rows on their way: what puts those of all cores in one order."""
+"""The last columns of unpacked rows: they order the rows of all cores."""
 
-LETTERS = ("late", "dead")
 KIND, STREAM, TUPLE, REASON = TAGS = ("_kind", "_stream", "_tuple", "_reason")
 """The columns that tell rows, late tuples and dead letters apart."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Tuples of one stream into frames of at most 65,536, for whichever core."""
+    """Tuples of one stream into frames of at most 65,536, for any core."""
 
     lane: int
     schema: pa.Schema
@@ -91,7 +95,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class PackByKey(Pack):
-    """As :class:`Pack`, each tuple for the core of its key; to all cores, how far the stream is.
+    """As :class:`Pack`, each tuple for the core of its key; all cores get the highest time.
 
     ``groups`` has the group of every core.
     """
@@ -130,7 +134,7 @@ class PackByKey(Pack):
 
 @dataclass(frozen=True)
 class PackPartials(Pack):
-    """What the tuples of a partition add to every pane and group, for the cores of the groups."""
+    """The partial results of a partition by pane and group, for the cores of the groups."""
 
     stream: str
     aggregate: AggregateRows
@@ -156,7 +160,7 @@ class PackPartials(Pack):
 
 @dataclass(frozen=True)
 class Process:
-    """The frames of bounded streams, all of them, through one core, without any state store."""
+    """All frames of bounded streams through one core, without a state store."""
 
     job: Job
     options: HostOptions
@@ -169,8 +173,8 @@ class Process:
         core = self.core_of[first.column("core")[0].as_py()]
         worker = Worker(self.job, replace(self.options, core=core))
         packed = _packed(chain([first], batches))
-        for number, made in enumerate(worker.take(packed, Watch(), last=True)):
-            yield pa.RecordBatch.from_pylist(made_rows(number, made), schema=_MADE)
+        for number, made in enumerate(worker.take(packed, Stopwatch(), last=True)):
+            yield pa.RecordBatch.from_pylist(output_rows(number, made), schema=_MADE)
 
 
 def _packed(batches: Batches) -> Iterator[Packed]:
@@ -183,7 +187,7 @@ def _packed(batches: Batches) -> Iterator[Packed]:
 
 @dataclass(frozen=True)
 class Unpack:
-    """Frames that the cores made into the rows of the result.
+    """Unpack frames of the cores into the rows of the result.
 
     ``schema`` has the columns of the result as Spark expects them; behind them are the tags, if the
     job asks for letters.
@@ -208,7 +212,7 @@ class Unpack:
             columns += [pa.array(["row"] * count), nothing, nothing, nothing]
         return self._batch(columns)
 
-    def letter_rows(self, made: Made) -> pa.RecordBatch:
+    def letter_rows(self, made: Output) -> pa.RecordBatch:
         """Late tuples or dead letters as rows of the result, without values."""
         found = list(zip(*json.loads(bytes(made.payload)), strict=True))
         fields = list(self.schema)[: -len(TAGS)]
@@ -242,51 +246,48 @@ class UnpackInOrder:
                 yield self.unpack.letter_rows(made)
 
 
-def _made(batches: Batches) -> Iterator[Made]:
+def _made(batches: Batches) -> Iterator[Output]:
     return (made for _, made in _numbered(batches))
 
 
-def made_rows(number: int, made: Made) -> list[dict[str, Any]]:
-    """What a core made as rows of :data:`MADE`; the first of them has its count."""
+def output_rows(number: int, made: Output) -> list[dict[str, Any]]:
+    """The output of a core as rows of :data:`OUTPUT_SCHEMA`; the first has the count."""
     pieces = enumerate(cut(made.payload))
-    said = {"number": number, "kind": made.kind}
+    said = {"number": number, "kind": made.kind, "stream": made.stream}
     return [{**said, "count": 0 if place else made.count, "payload": one} for place, one in pieces]
 
 
-def _numbered(batches: Batches) -> Iterator[tuple[int, Made]]:
+def _numbered(batches: Batches) -> Iterator[tuple[int, Output]]:
     """Frames, each with its number among those that its core made in the trigger."""
-    for (number, kind, count), payload in joined(_made_pieces(batches)):
-        yield number, Made(kind, count, payload)
+    for (number, kind, stream, count), payload in joined(_made_pieces(batches)):
+        yield number, Output(kind, count, payload, stream)
 
 
-def _made_pieces(batches: Batches) -> Iterator[tuple[tuple[int, str, int], memoryview]]:
+def _made_pieces(batches: Batches) -> Iterator[tuple[tuple[int, str, str, int], memoryview]]:
     for batch in batches:
-        columns: list[list[Any]] = [batch.column(i).to_pylist() for i in range(3)]
-        for number, kind, count, payload in zip(*columns, batch.column(3), strict=True):
-            yield (number, kind, count), memoryview(payload.as_buffer())
+        columns: list[list[Any]] = [batch.column(i).to_pylist() for i in range(4)]
+        for number, kind, stream, count, payload in zip(*columns, batch.column(4), strict=True):
+            yield (number, kind, stream, count), memoryview(payload.as_buffer())
 
 
 @dataclass(frozen=True)
 class Compute:
-    """A query whose rows depend on one tuple each, over one of its streams: no order, no state."""
+    """A stateless query over one of its streams: each row depends on one tuple."""
 
     job: Job
     lane: int
     schema: pa.Schema
 
     def __call__(self, batches: Batches) -> Batches:
-        streams = [lane.stream for lane in self.job.lanes]
-        stream = streams[self.lane]
-        plan = bind(
-            parse_query(self.job.text), Catalog(streams), order_column=self.job.order_column
-        )
-        pipeline = Pipeline(compile_plan(plan))
+        stream = self.job.lanes[self.lane].stream
+        pipeline = Pipeline(self.job.program, ALONE)
         unpack = Unpack(self.job, self.schema)
         for batch in batches:
             run = Run((conformed(batch, stream.schema),), np.arange(batch.num_rows))
-            for made in pipeline.process({stream.name.lower(): run}):
-                if len(made):
-                    yield unpack.rows(made.inputs[0].columns, len(made))
+            given = {stream.name.lower(): run}
+            for port, message in pipeline.process(given, 0, batch.num_rows):
+                if port == OUT and len(message.run):
+                    yield unpack.rows(message.run.inputs[0].columns, len(message.run))
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Whether the tuples of a query can be divided among the cores by a key, and by which.
+"""The distribution of a query: whether cores can divide its tuples by a key, and by which.
 
 A join whose predicate has an equality finds no pair between tuples of different keys. So a core
 that has all tuples of its keys makes all their rows, those of outer, semi and anti joins too, and
@@ -18,20 +18,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.partial_batch import PARTIAL_CALLS
-from penstock.blocks.screen import FARTHEST
-from penstock.engines.shared.pipeline import can_share
+from penstock.blocks.aggregate.partial_batch import PARTIAL_CALLS
+from penstock.blocks.intake import FARTHEST
 from penstock.engines.spark.dataframes.sequencer import Lane
 from penstock.errors import InputError
-from penstock.kernels.evaluate import evaluate
-from penstock.kernels.spread import cores_of
-from penstock.kernels.vector import Failures
-from penstock.program.blocks import (
+from penstock.kernels.aggregate.key_hash import cores_of
+from penstock.kernels.expressions.evaluate import evaluate
+from penstock.kernels.expressions.vector import Failures
+from penstock.program.isa.block_instructions import (
     AggregateRows,
     JoinStreams,
     OrderRows,
     Program,
-    SetWindow,
     UnionRows,
 )
 from penstock.sql.expressions import Call, Expression, conjuncts, sides
@@ -86,7 +84,7 @@ class Distribution:
 def distribution(
     program: Program, lanes: Sequence[Lane], by_key: bool, cores: int, letters: bool = False
 ) -> Distribution:
-    """By key if that is possible; else to all cores, or to one."""
+    """The distribution of a query: by key if possible; else all tuples to all cores, or to one."""
     aggregates = [i for i in program.instructions if isinstance(i, AggregateRows)]
     if aggregates:
         return aggregated(program, aggregates, lanes, by_key, cores, letters)
@@ -99,10 +97,22 @@ def distribution(
     keys, term = _keys(program, lanes, by_key)
     if keys is not None:
         return Distribution(keys, cores, f"partition by {term} among {cores} cores")
-    if can_share(program):
+    if program.can_share:
         how = f"broadcast to {cores} cores, each tuple stored on one (SplitJoin); {term}"
         return Distribution(None, cores, how)
     return Distribution(None, 1, f"one core; {term}")
+
+
+def on_one_core(derived: Sequence[str]) -> Distribution:
+    """The distribution on one core, for derived streams and their readers, which need one order."""
+    names = ", ".join(derived)
+    several = "streams" if len(derived) > 1 else "stream"
+    return Distribution(
+        None,
+        1,
+        f"one core; the rows of the derived {several} {names} and their "
+        "punctuations come in one order there",
+    )
 
 
 def aggregated(
@@ -138,7 +148,7 @@ def aggregated(
 
 
 def _not_partial(aggregate: AggregateRows, lane: Lane, letters: bool) -> str | None:
-    """Why partial results would not do; None if they do."""
+    """Why partial results cannot replace tuples; None if they can."""
     if letters:
         return "late tuples are shown whole"
     if aggregate.emit_empty:
@@ -152,7 +162,7 @@ def _not_partial(aggregate: AggregateRows, lane: Lane, letters: bool) -> str | N
 
 
 def check_update(bounded: bool, aggregated: bool, shared: Distribution) -> None:
-    """Rows that change can be had of windows of partial results alone."""
+    """Refuse ``output="update"`` for a query without partial results of windows."""
     if bounded:
         raise InputError(
             "output='update' over a static DataFrame, whose rows come once",
@@ -184,10 +194,9 @@ def _keys(
     term = _equality(join)
     if term is None:
         return None, "no partition by key: no equality between the streams"
-    windows = [i for i in program.instructions if isinstance(i, SetWindow)]
     found: list[KeyedLane] = []
     for side, lane in enumerate(lanes):
-        window, time = next((w.window, w.time) for w in windows if w.side == side)
+        window, time = join.windows[side], join.times[side]
         key = _of_side(term, side)
         if isinstance(window, Unbounded):
             found.append(KeyedLane(key, side, None))

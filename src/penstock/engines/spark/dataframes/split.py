@@ -27,8 +27,11 @@ class Parts:
         self.late = self._batch.where(kind == "late").select(*letters)
         self.dead = self._batch.where(kind == "dead").select(*letters)
 
+    def __repr__(self) -> str:
+        return f"<Parts: rows ({', '.join(self.rows.columns)}), late, dead>"
+
     def close(self) -> None:
-        """Let the batch go."""
+        """Release the batch."""
         self._batch.unpersist()
 
     def __enter__(self) -> Parts:
@@ -48,6 +51,11 @@ def split(batch: DataFrame) -> Parts:
                 parts.rows.write.mode("append").parquet("rows")
                 parts.late.write.mode("append").parquet("late")
     """
+    if not hasattr(batch, "isStreaming"):
+        raise InputError(
+            f"the batch is {type(batch).__name__}, no DataFrame of Spark",
+            "Pass what foreachBatch hands over: def write(batch, number), pss.split(batch).",
+        )
     missing = [tag for tag in TAGS if tag not in batch.columns]
     if missing:
         raise InputError(

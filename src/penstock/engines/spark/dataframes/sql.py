@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.blocks.partial_batch import PartialBatch
-from penstock.engines.spark.cutting import cut
-from penstock.engines.spark.dataframes.check import Wish
-from penstock.engines.spark.dataframes.copied import Copied
-from penstock.engines.spark.dataframes.direct import Direct, code_of, direct_of, selected
+from penstock.blocks.aggregate.partial_batch import PartialBatch
+from penstock.engines.spark.core.frames import cut, ipc, pack_partial
+from penstock.engines.spark.core.host import HostOptions
+from penstock.engines.spark.core.operator import CoreOperator
+from penstock.engines.spark.core.trigger import PARTS
+from penstock.engines.spark.core.workers import InWorker
+from penstock.engines.spark.dataframes.arguments import (
+    Request,
+    check_cores,
+    check_name,
+    check_no_frames,
+    check_text,
+    frames_given,
+)
+from penstock.engines.spark.dataframes.chain import metrics_name, remember
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.native import computed, native, sifted
+from penstock.engines.spark.dataframes.notices import SHOWN, Place, metric_of, warn_of_letters
 from penstock.engines.spark.dataframes.packing import (
-    MADE,
+    OUTPUT_SCHEMA,
     PACKED,
     Compute,
     Pack,
@@ -31,13 +43,17 @@ from penstock.engines.spark.dataframes.packing import (
     UnpackInOrder,
 )
 from penstock.engines.spark.dataframes.prepare import Ready, prepare
-from penstock.engines.spark.dataframes.processor import JobCore
-from penstock.engines.spark.dataframes.worker import PARTS
-from penstock.engines.spark.frames import ipc
-from penstock.engines.spark.host import HostOptions
-from penstock.engines.spark.partial_frames import pack_partial
-from penstock.engines.spark.resident import core_ids
-from penstock.engines.spark.workers import InWorker
+from penstock.engines.spark.dataframes.script import parse_script
+from penstock.engines.spark.dataframes.session_copy import SessionCopy
+from penstock.engines.spark.dataframes.task import (
+    Direct,
+    JobTask,
+    code_of,
+    direct_of,
+    selected,
+)
+from penstock.engines.spark.dataframes.worker import LETTERS
+from penstock.engines.spark.resident.streaming_query import core_ids
 from penstock.sql.expressions import conjuncts
 from penstock.streams.batches import no_rows
 
@@ -58,12 +74,12 @@ def sql(
     /,
     *,
     order_by: str | Mapping[str, str] | None = None,
-    merge: str = "order",
+    merge: Literal["order", "arrival"] = "order",
     idle_timeout: float | timedelta | None = None,
     cores: int | None = None,
     letters: bool = False,
-    output: str = "append",
-    name: str = "penstock",
+    output: Literal["append", "update"] = "append",
+    name: str | None = None,
     **frames: DataFrame,
 ) -> DataFrame:
     """The rows of a continuous query over DataFrames, as a DataFrame.
@@ -71,36 +87,47 @@ def sql(
     Parameters
     ----------
     query
-        A SELECT, in Penstock's language. ``FROM r`` reads the DataFrame passed as ``r=``.
+        A SELECT, in Penstock's language; before it, ``CREATE STREAM name AS SELECT ...;`` for each
+        derived stream that it reads. ``FROM r`` reads the DataFrame passed as ``r=``.
     streams
         DataFrames by name, for names that cannot be keywords.
     order_by
         The column that has the arrival order: one name, or one for each stream. A join with a
         count window and ordered output need it.
     merge
-        ``"order"``: a tuple that needs its place in the order waits until all streams have passed
-        it. ``"arrival"``: nothing waits; tuples are taken batch by batch.
+        ``"order"`` (the default): a tuple that needs its place in the order waits until all
+        streams have passed it. ``"arrival"``: nothing waits; tuples are taken batch by batch.
     idle_timeout
-        After how many seconds without a tuple a stream holds the others up no longer.
+        After how many seconds without a tuple a stream holds the others up no longer; None: never.
     cores
         Among how many cores the windows are divided; by default, the parallelism of the context.
         A checkpoint belongs to this number.
     letters
-        Whether late tuples and dead letters come out too, as rows with tags; see
+        Whether late tuples and dead letters come out too (False), as rows with tags; see
         :func:`penstock.spark.split`.
     output
-        ``"append"``: a row of an aggregate comes once, when its window closes. ``"update"``: every
-        trigger brings the rows that it has changed, as they stand.
+        ``"append"`` (the default): a row of an aggregate comes once, when its window closes.
+        ``"update"``: every trigger brings the rows that it has changed, as they stand.
     name
-        Under which the counts are found in the ``observedMetrics`` of the query's progress.
+        Under which the counts are found in the ``observedMetrics`` of the query's progress; by
+        default ``penstock``, or ``penstock_2`` where a DataFrame that is read has that already.
     """
-    given = {**(streams or {}), **frames}
-    ready = prepare(query, given, Wish(order_by, merge, idle_timeout, letters, output), cores)
+    caller = sys._getframe(1)
+    place = Place(caller.f_code.co_filename, caller.f_lineno)
+    options = Options(order_by, merge, idle_timeout, cores, letters, output, name)
+    ready = _ready("pss.sql", query, streams, frames, options)
+    named = metrics_name(name, ready.chained.given)
+    return remember(_result(ready, named, place), ready.chained, ready.job, ready.plan)
+
+
+def _result(ready: Ready, name: str, place: Place) -> DataFrame:
+    """The rows of a prepared query; ``name`` is that of its metrics."""
     job, columns = ready.job, ready.columns
-    copied = Copied(ready.session, ready.cores, job.has_width)
+    given = {name.lower(): frame for name, frame in ready.chained.given.items()}
+    copied = SessionCopy(ready.session, ready.cores, job.has_width)
     inputs = []
     for lane in job.lanes:
-        moved = copied.move(given[ready.sources[lane.stream.name.lower()].name])
+        moved = copied.move(given[lane.stream.name.lower()])
         inputs.append(moved.select(*(F.col(_quoted(n)) for n in lane.stream.schema.names)))
     if job.stateless:
         whole = computed(inputs[0], ready.plan, columns)
@@ -110,9 +137,17 @@ def sql(
         direct = direct_of(columns, ready.zone)
     made = _processed(job, inputs, copied, ready.cores, direct)
     code: Callable[[str], Any] = F.lit if direct is None else code_of
-    counts = [_count(F.sum, code(kind)).alias(metric) for metric, kind in COUNTS.items()]
-    slowest = [_count(F.max, code(part)).alias(part) for part in PARTS]
-    made = made.observe(name, *counts, *slowest)
+    counts = [_count(F.sum, F.col("kind") == code(kind)).alias(m) for m, kind in COUNTS.items()]
+    slowest = [_count(F.max, F.col("kind") == code(part)).alias(part) for part in PARTS]
+    for stream in job.streams:
+        for kind in LETTERS:
+            found = F.col("kind") == code(kind)
+            # Rows that come straight from the cores are of one stream, and do not name it.
+            mine = found if direct is not None else found & (F.col("stream") == F.lit(stream))
+            counts.append(_count(F.sum, mine).alias(metric_of(kind, stream)))
+    made = made.observe(name, *counts, *slowest, F.lit(job.letters).alias(SHOWN))
+    if not job.letters:
+        warn_of_letters(copied.spark, place, job.bounded)
     if direct is not None:
         return made.where(F.col("kind") == code("rows")).select(*selected(columns))
     unpack = Unpack(job, to_arrow_schema(columns, timezone=ready.zone))
@@ -127,17 +162,55 @@ def explain(
     /,
     *,
     order_by: str | Mapping[str, str] | None = None,
-    merge: str = "order",
+    merge: Literal["order", "arrival"] = "order",
+    idle_timeout: float | timedelta | None = None,
     cores: int | None = None,
+    letters: bool = False,
+    output: Literal["append", "update"] = "append",
+    name: str | None = None,
     **frames: DataFrame,
 ) -> str:
-    """The plan, program and kernel of a query over DataFrames, and how the cores share it."""
-    given = {**(streams or {}), **frames}
-    return prepare(query, given, Wish(order_by, merge), cores).explained
+    """The plan, program and kernel of a query over DataFrames, and how the cores share it.
+
+    It takes what :func:`sql` takes, and starts nothing.
+    """
+    options = Options(order_by, merge, idle_timeout, cores, letters, output, name)
+    return _ready("pss.explain", query, streams, frames, options).explained
+
+
+class Options(NamedTuple):
+    """The keywords of :func:`sql` that are no DataFrames, under their names."""
+
+    order_by: str | Mapping[str, str] | None
+    merge: str
+    idle_timeout: float | timedelta | None
+    cores: int | None
+    letters: bool
+    output: str
+    name: str | None
+
+
+def _ready(
+    caller: str,
+    query: str,
+    streams: Mapping[str, DataFrame] | None,
+    frames: Mapping[str, DataFrame],
+    options: Options,
+) -> Ready:
+    """The query over the DataFrames, checked."""
+    check_text(caller, query)
+    check_no_frames(caller, options._asdict())
+    order_by, merge, idle, cores, letters, output, name = options
+    request = Request(order_by, merge, idle, letters, output)
+    check_cores(cores)
+    check_name(name)
+    script = parse_script(query)
+    given = frames_given(caller, map(str.lower, script.reads), streams, frames)
+    return prepare(script, given, request, cores)
 
 
 def _processed(
-    job: Job, inputs: list[DataFrame], copied: Copied, cores: int, direct: Direct | None
+    job: Job, inputs: list[DataFrame], copied: SessionCopy, cores: int, direct: Direct | None
 ) -> DataFrame:
     """Frames that the cores have made of the inputs; ``direct``, rows."""
     core_of = core_ids(copied.spark, cores)
@@ -148,8 +221,6 @@ def _processed(
     options = HostOptions(
         checkpoint=uuid.uuid4().hex,
         cores=cores,
-        windows_required=not job.bounded,
-        order_column=job.order_column,
         divided=job.keys is not None or job.partial is not None,
     )
     if job.always:
@@ -161,18 +232,18 @@ def _processed(
         packed = packed.withColumn("core", every)
     if job.bounded:
         run = Process(job, options, core_of)
-        return packed.repartition(cores, "core").mapInArrow(InWorker(run), MADE)
+        return packed.repartition(cores, "core").mapInArrow(InWorker(run), OUTPUT_SCHEMA)
     if job.idle is not None:
-        # The time that the trigger has in Spark's own log, so that a replay sees the same. Where
-        # nobody asks for it there is none: Spark compiles a plan with another time in it anew.
+        # The time of the trigger in Spark's own log, so that a replay sees the same. Only if it is
+        # needed: Spark compiles a plan again if it has another time.
         packed = packed.withColumn("at", F.unix_millis(F.current_timestamp()))
-    core = JobCore(job, options, core_of, direct)
-    schema = MADE if direct is None else direct.spark_schema
+    core = CoreOperator(JobTask(job, options, direct), core_of)
+    schema = OUTPUT_SCHEMA if direct is None else direct.spark_schema
     return packed.groupBy("core").transformWithStateInPandas(core, schema, "Append", "None")
 
 
 def pack_of(job: Job, number: int, groups: tuple[int, ...]) -> Pack:
-    """What makes frames of the tuples of a lane, for the cores of these groups."""
+    """The function that packs the tuples of a lane into frames for the cores of these groups."""
     lane = job.lanes[number]
     if job.partial is not None:
         return PackPartials(number, lane.stream.schema, lane.stream.name, job.partial, groups)
@@ -205,8 +276,8 @@ def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.unionAll(other)
 
 
-def _count(total: Callable[[Any], Any], kind: Any) -> Any:
-    return F.coalesce(total(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0))
+def _count(total: Callable[[Any], Any], which: Any) -> Any:
+    return F.coalesce(total(F.when(which, F.col("count"))), F.lit(0))
 
 
 def _quoted(name: str) -> str:

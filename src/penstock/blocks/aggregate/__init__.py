@@ -1,0 +1,1 @@
+"""Window aggregates over out-of-order streams."""

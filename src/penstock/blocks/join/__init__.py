@@ -1,0 +1,1 @@
+"""The two-way window join."""

@@ -1,0 +1,100 @@
+"""The figures of the cores of a query's joins, as ``--summary`` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from penstock.blocks.join.flow_front import FlowFront
+from penstock.blocks.join.parallel_probe import CoreThreads
+from penstock.blocks.join.side import JoinSide
+
+
+class MeasuredJoin(Protocol):
+    """A join block, as its figures need it."""
+
+    front: FlowFront | None
+    threads: CoreThreads | None
+    sides: tuple[JoinSide, JoinSide]
+    matches: int
+
+    @property
+    def comparisons(self) -> int: ...
+
+
+def core_figures(join: MeasuredJoin) -> list[dict[str, Any]]:
+    """What each core has done of a join.
+
+    ``stored`` and ``probed`` are the tuples of either side that it has ever stored, and that have
+    probed its windows; ``matched`` the pairs that it has found.
+    """
+    return _of_flow(join) or [_one_core(join)]
+
+
+def added_up(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The figures of several joins, added up by core."""
+    cores: dict[int, dict[str, Any]] = {}
+    for one in figures:
+        known = cores.get(one["core"])
+        cores[one["core"]] = one if known is None else _added(known, one)
+    return list(cores.values())
+
+
+def _of_flow(join: MeasuredJoin) -> list[dict[str, Any]]:
+    """The figures of a flow's cores; empty if the block does the work itself."""
+    if join.front is not None:
+        cores: list[dict[str, Any]] = join.front.search.measures()["cores"]
+        return cores
+    return [] if join.threads is None else _of_threads(join, join.threads)
+
+
+def _of_threads(join: MeasuredJoin, threads: CoreThreads) -> list[dict[str, Any]]:
+    """The figures of each thread; single-tuple pushes count for the first, the caller's."""
+    cores: list[dict[str, Any]] = threads.measures()["cores"]
+    counted = {name: sum(core[name] for core in cores) for name in ("matched", "comparisons")}
+    cores[0]["matched"] += join.matches - counted["matched"]
+    cores[0]["comparisons"] += join.comparisons - counted["comparisons"]
+    for side in join.sides:
+        rest = side.rows.next - sum(core["probed"][side.index] for core in cores)
+        cores[0]["probed"][side.index] += rest
+    return cores
+
+
+def _one_core(join: MeasuredJoin) -> dict[str, Any]:
+    """The figures of a join block that does its work itself."""
+    return {
+        "core": 0,
+        "stored": [_stored(side) for side in join.sides],
+        "probed": [side.rows.next for side in join.sides],
+        "matched": join.matches,
+        "comparisons": join.comparisons,
+        "window": [len(side.rows) for side in join.sides],
+    }
+
+
+def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The sum of a core's figures of two joins.
+
+    >>> one = {"core": 1, "stored": [1, 2], "matched": 3, "busy": 0.25, "window": None}
+    >>> _added(one, {**one, "stored": [10, 10], "busy": 0.5})
+    {'core': 1, 'stored': [11, 12], 'matched': 6, 'busy': 0.75, 'window': None}
+    """
+    added = {}
+    for name, value in one.items():
+        more = other.get(name)
+        if name == "core" or value is None or more is None or name == "kernels":
+            added[name] = value
+        elif isinstance(value, list):
+            added[name] = [a + b for a, b in zip(value, more, strict=True)]
+        else:
+            added[name] = value + more
+    return added
+
+
+def _stored(side: JoinSide) -> int:
+    """A side numbers its tuples as they arrive; the number is the count."""
+    if side.share is None:
+        return side.rows.next
+    return int(side.share.before(np.array([side.rows.next]))[0])

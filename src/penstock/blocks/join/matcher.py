@@ -1,0 +1,531 @@
+"""Finding pairs: candidate ranges for a kernel, the kernel, the residual after it, the order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.blocks.join.partner_search import Rule
+from penstock.blocks.join.side import JoinSide, KeyValues
+from penstock.blocks.lateness import Admitted, Ranks
+from penstock.blocks.window.punctuator import Ticks
+from penstock.kernels.compiled import Loader
+from penstock.kernels.expressions.evaluate import select
+from penstock.kernels.expressions.vector import Failures
+from penstock.kernels.merging import (
+    live_total,
+    merge_pairs,
+    name_pairs,
+    places,
+    row_ranges,
+    three,
+    time_ranges,
+)
+from penstock.kernels.predicate.dictionary import Dictionary
+from penstock.kernels.predicate.overflow import stays_in_range
+from penstock.kernels.predicate.predicate import KeyOperand, Predicate, has_arithmetic
+from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
+from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.probe.sweep import Arrivals, sweep
+from penstock.program.isa.block_instructions import JoinStreams
+from penstock.sql.expressions import (
+    TRUE,
+    Column,
+    Expression,
+    conjunction,
+    conjuncts,
+    rebuild,
+    walk,
+)
+from penstock.streams.windows import Range, Rows
+from penstock.tuning import TUNING
+
+Indices = npt.NDArray[np.int64]
+LONGEST_WORDS = 1 << 22
+"""Bytes that the values of a dictionary may have, whatever the size of the windows."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The part of a predicate that a kernel leaves: a condition on pairs, and its columns."""
+
+    condition: Expression
+    columns: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @classmethod
+    def of(cls, condition: Expression) -> Residual:
+        read: tuple[set[int], set[int]] = (set(), set())
+        for node in walk(condition):
+            if isinstance(node, Column):
+                read[node.side].add(node.index)
+        columns = (tuple(sorted(read[0])), tuple(sorted(read[1])))
+
+        places = [{column: place for place, column in enumerate(side)} for side in columns]
+
+        def renumber(node: Expression) -> Expression:
+            if isinstance(node, Column):
+                return replace(node, index=places[node.side][node.index])
+            return rebuild(node, renumber)
+
+        return cls(renumber(condition), columns)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probing tuples of one side: their numbers, their candidate ranges, and their keys.
+
+    ``ranks`` are those of all the side's arrivals, ``at`` those of the ones that probe; ``stored``
+    are the columns that they search.
+    """
+
+    numbers: Indices
+    first_seq: int
+    lo: Indices
+    hi: Indices
+    columns: Columns
+    ranks: Indices
+    at: Indices
+    stored: Columns
+
+
+@dataclass
+class Tally:
+    """Counts of a search; they count for the block once its pairs are used."""
+
+    probed: list[int] = field(default_factory=lambda: [0, 0])
+    comparisons: int = 0
+    failures: Failures = field(default_factory=Failures)
+    searches: list[tuple[EntryIndex, SearchStats, int, int]] = field(default_factory=list)
+
+
+class Matcher:
+    """The current predicate of a join block."""
+
+    def __init__(self, sides: tuple[JoinSide, JoinSide], failures: Failures, load: Loader) -> None:
+        self._sides = sides
+        self.failures = failures
+        self._load = load
+        self.dictionary = Dictionary()
+        self.comparisons = 0
+
+    def program(self, instruction: JoinStreams) -> None:
+        """Take another predicate. The keys of stored tuples are recomputed."""
+        self._filters = instruction.filters
+        self.predicate = Predicate.of(instruction.compiled, self._load)
+        self._computes = has_arithmetic(self.predicate.condition)
+        self._residual = Residual.of(instruction.residual)
+        # What takes the kernel's place when its sums might overflow.
+        self._everything = Residual.of(
+            conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
+        )
+        self._kernel_name = instruction.kernel
+        if instruction.kernel != "nested-loop" and not instruction.kernel_is_forced:
+            self._kernel_name = "auto"
+        self._constants = [_constant(k.value, k.type) for k in self.predicate.constants]
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Recompute the keys of all stored tuples, with a new dictionary."""
+        self.dictionary = Dictionary()
+        for side in self._sides:
+            keys = self.predicate.keys[side.index]
+            index = None
+            if self._kernel_name != "nested-loop" and keys and side.stores_keys:
+                index = EntryIndex(self.predicate, side.index, self._kernel_name)
+            usable = index is not None and index.usable
+            side.set_keys(
+                self._filters[side.index], keys, self.dictionary, index if usable else None
+            )
+
+    def rule(self, window_rows: tuple[int | None, int | None], clock_lowest: int | float) -> Rule:
+        """The predicate for the cores of a flow."""
+        constants = tuple(self._constants)
+        name = self._kernel_name
+        return Rule(self.predicate, constants, name, window_rows, clock_lowest)
+
+    def passing(self, left: Indices, right: Indices, compiled: bool) -> Indices | None:
+        """Which pairs of a kernel pass the rest of the predicate; None: there is no rest.
+
+        Without ``compiled``, the kernel has not evaluated any of the predicate.
+        """
+        residual = self._residual if compiled else self._everything
+        if residual.condition == TRUE:
+            return None
+        passed = self._passes(residual, self._sides[0], left, right, self.failures)
+        return np.flatnonzero(passed)
+
+    def tidy_dictionary(self, arriving: int) -> None:
+        """Start a new dictionary once most of its values are of expired tuples."""
+        words = self.dictionary
+        if len(words) <= TUNING.smallest_dictionary and words.nbytes <= LONGEST_WORDS:
+            return
+        stored = sum(len(side.rows) for side in self._sides) + arriving
+        stored_bytes = sum(side.rows.nbytes for side in self._sides)
+        many = len(words) > max(TUNING.smallest_dictionary, 4 * stored)
+        if many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes):
+            self.rebuild()
+
+    @property
+    def encodes(self) -> bool:
+        """Whether keys go through the dictionary, which both sides write to."""
+        return any(key.kind == "code" for keys in self.predicate.keys for key in keys)
+
+    def probes(
+        self, side: JoinSide, admitted: Admitted, keyed: KeyValues, ranks: Indices, seen: Indices
+    ) -> Probes:
+        """The candidate ranges of the arriving tuples of ``side``, and their keys.
+
+        ``ranks`` are theirs; ``seen`` is how many of the other side's newest tuples are ranked
+        before each.
+        """
+        other = self._sides[1 - side.index]
+        new_here = admitted.batch.num_rows
+        low, upper = admitted.low, None
+        by_time = isinstance(other.window, Range) and not other.in_order
+        by_order = isinstance(other.window, Range) and other.in_order
+        if isinstance(other.window, Rows) and other.seqs is None:
+            lo, hi = np.empty_like(seen), np.empty_like(seen)
+            before = len(other.rows) - other.newest
+            row_ranges(seen, before, other.window.size, lo, hi)
+        elif by_order and other.seqs is None and low is not None:
+            lo, hi = self._candidate_ranges_in_order(side, other, admitted, seen)
+        else:
+            lo, hi, upper = self._candidate_ranges(side, other, admitted, seen, by_time)
+        numbers, at = np.arange(new_here, dtype=np.int64), ranks
+        if keyed.passed is not None:
+            numbers = keyed.passed
+            at, lo, hi = ranks[numbers], lo[numbers], hi[numbers]
+            low = None if low is None else low[numbers]
+            upper = None if upper is None else upper[numbers]
+        columns = Columns(
+            keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
+        )
+        stored = other.stored_columns(by_time, columns.upper is not None)
+        return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
+
+    def index(self, side: JoinSide, probes: Probes) -> None:
+        """Update the index that the tuples of ``side`` search."""
+        other = self._sides[1 - side.index]
+        if other.entry_index is not None and len(probes.numbers) and self.in_range():
+            other.entry_index.update(other.first_entry, probes.stored, probes.columns)
+
+    @staticmethod
+    def _candidate_ranges_in_order(
+        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices
+    ) -> tuple[Indices, Indices]:
+        """The candidate range of each arriving tuple in a time window in order, as key indices."""
+        lo, hi = np.empty_like(seen), np.empty_like(seen)
+        assert admitted.low is not None and admitted.times is not None
+        upper = side.clock.nothing
+        if isinstance(side.window, Range):
+            upper = side.clock.expiry(admitted.times, side.window)
+        stored = other.expiry.view(), other.times.view()
+        before = len(other.rows) - other.newest
+        time_ranges(seen, before, admitted.low, upper, stored, lo, hi)
+        return lo, hi
+
+    @staticmethod
+    def _candidate_ranges(
+        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices, by_time: bool
+    ) -> tuple[Indices, Indices, Ticks | None]:
+        """The candidate range of each arriving tuple, as indices of keys; and up to which time."""
+        hi = (other.rows.next - other.newest) + seen
+        lo = np.full(len(hi), other.rows.first, np.int64)
+        low, times = admitted.low, admitted.times
+        upper = None
+        if isinstance(other.window, Rows):
+            lo = np.maximum(hi - other.window.size, lo)
+        elif isinstance(other.window, Range) and times is not None and low is not None:
+            if isinstance(side.window, Range):
+                upper = side.clock.expiry(times, side.window)
+            # Of times out of order, the range is bounded by running extremes.
+            expiry, stamps = other.expiry.view(), other.times.view()
+            latest = np.maximum.accumulate(expiry) if by_time else expiry
+            lo += np.searchsorted(latest, low, side="right")
+            if upper is not None:
+                earliest = np.minimum.accumulate(stamps[::-1])[::-1] if by_time else stamps
+                hi = np.minimum(hi, other.rows.first + np.searchsorted(earliest, upper))
+        lo, hi = other.entry_range(lo, hi)
+        return lo, np.maximum(lo, hi), upper
+
+    @staticmethod
+    def _validity(side: JoinSide, keyed: KeyValues) -> list[npt.NDArray[np.bool_] | None]:
+        """A key that has ever had a NULL keeps a validity mask: fewer kernels are compiled."""
+        return [
+            None
+            if column.valid is None
+            else (valid if valid is not None else np.ones(len(keyed.values[i]), np.bool_))
+            for i, (column, valid) in enumerate(zip(side.columns, keyed.valid, strict=True))
+        ]
+
+    def match(
+        self, side: JoinSide, probes: Probes, start: int, stop: int, most: int | None, tally: Tally
+    ) -> tuple[Indices, Indices, Indices] | None:
+        """The pairs that tuples of ``side`` ranked ``start .. stop - 1`` find, by rank and partner.
+
+        As sequence numbers of the probes, of their partners, and the ranks. None if there are more
+        than ``most`` candidates that the kernel lets through. Only the tally is changed, so threads
+        may do this in parallel.
+        """
+        other = self._sides[1 - side.index]
+        a, b = 0, len(probes.at)
+        if b and (start > probes.at[0] or stop <= probes.at[-1]):
+            a, b = np.searchsorted(probes.at, (start, stop)).tolist()
+        tally.probed[side.index] += b - a
+        candidates = live_total(probes.lo[a:b], probes.hi[a:b])
+        capacity = candidates if most is None else min(candidates, most)
+        found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)
+        if found is None:
+            return None
+        seqs, partners, which = named = three(len(found))
+        stored, first = other.entry_numbers()
+        name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, probes.ranks, named)
+        residual = self._residual if self.in_range() else self._everything
+        if residual.condition != TRUE and len(seqs):
+            passed = np.flatnonzero(self._passes(residual, side, seqs, partners, tally.failures))
+            seqs, partners, which = seqs[passed], partners[passed], which[passed]
+        return seqs, partners, which
+
+    def can_sweep(self, probes: Sequence[Probes | None]) -> bool:
+        """Whether :meth:`sweep` can take the place of :meth:`match` for these probes."""
+        if not self.in_range():
+            return False
+        left, right = probes
+        if left is None or right is None or any(side.seqs is not None for side in self._sides):
+            return False
+        seen: tuple[Indices, Indices] | None = None
+        for side, given in zip(self._sides, (left, right), strict=True):
+            other = self._sides[1 - side.index]
+            if given.columns.lower is not None:
+                return False
+            if not isinstance(other.window, Rows):
+                seen = places(left.at, right.at) if seen is None else seen
+                all_before = len(other.rows) - other.newest + seen[side.index]
+                if (given.hi != all_before).any() or (given.lo[1:] < given.lo[:-1]).any():
+                    return False
+        swept = self._swept()
+        probing = (left, right)[1 - swept.index]
+        return swept.entry_index is not None and swept.entry_index.decide(
+            swept.first_entry, probing.stored, probing.columns
+        )
+
+    def _swept(self) -> JoinSide:
+        """The side that is indexed: the one with fewer keys to copy."""
+        return min(self._sides, key=lambda side: len(side.columns))
+
+    def sweep(
+        self, probes: Sequence[Probes], start: int, stop: int, most: int, tally: Tally
+    ) -> tuple[Indices, Indices, Indices] | None:
+        """The pairs of tuples ranked ``start .. stop - 1``, as left and right numbers and ranks.
+
+        None if there are too many. No index is needed or changed; else as :meth:`match`, for both
+        sides together.
+        """
+        arriving = []
+        for side, given in zip(self._sides, probes, strict=True):
+            a, b = np.searchsorted(given.at, (start, stop)).tolist()
+            first = len(side.rows) - len(given.at) + a
+            stored = probes[1 - side.index].stored
+            tally.probed[side.index] += b - a
+            arriving.append(Arrivals(given.at[a:b], given.lo[a:b], first, side.rows.first, stored))
+        side = self._swept()
+        assert side.entry_index is not None
+        mine, other = arriving[side.index], arriving[1 - side.index]
+        swept = sweep(side.entry_index, mine, other, self._constants, most)
+        tally.comparisons += swept.candidates
+        if swept.pairs is None:
+            return None
+        left, right, ranks = swept.pairs
+        if self._residual.condition != TRUE and len(left):
+            passed = np.flatnonzero(
+                self._passes(self._residual, self._sides[0], left, right, tally.failures)
+            )
+            left, right, ranks = left[passed], right[passed], ranks[passed]
+        return left, right, ranks
+
+    def settle(self, tally: Tally) -> None:
+        """Add the counts of a search, and let indexes learn from it; no thread is searching now."""
+        self.comparisons += tally.comparisons
+        self.failures.count += tally.failures.count
+        for index, stats, first, count in tally.searches:
+            index.learn(stats, first, count)
+
+    def _kernel(
+        self,
+        side: JoinSide,
+        other: JoinSide,
+        probes: Probes,
+        a: int,
+        b: int,
+        capacity: int,
+        candidates: int,
+        tally: Tally,
+    ) -> Pairs | None:
+        if capacity == 0 or a == b:
+            return np.empty(0, np.int64)
+        lo, hi = probes.lo[a:b], probes.hi[a:b]
+        columns, stored = probes.columns.part(a, b), probes.stored
+        if self.in_range():
+            index, first = other.entry_index, other.first_entry
+            if index is not None:
+                stats = index.search(first, lo, hi, columns, stored, self._constants, capacity)
+                tally.comparisons += stats.candidates
+                tally.searches.append((index, stats, first, len(stored.keys[0])))
+                return stats.pairs
+            tally.comparisons += candidates
+            return pairs(
+                self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
+            )
+        tally.comparisons += candidates
+        every = every_pair(lo, hi, capacity)
+        if every is None or columns.lower is None or stored.lower is None:
+            return every
+        probing, partners = split(every)
+        live = stored.lower[partners] > columns.lower[probing]
+        if columns.upper is not None and stored.upper is not None:
+            live &= stored.upper[partners] < columns.upper[probing]
+        live_pairs: Pairs = every[live]
+        return live_pairs
+
+    @property
+    def kernels(self) -> tuple[str, str]:
+        """The kernel that searches the left window, and the right one, as chosen by now."""
+        left, right = (
+            "nested-loop" if side.entry_index is None else side.entry_index.choice.name
+            for side in self._sides
+        )
+        return left, right
+
+    def in_range(self) -> bool:
+        """Whether no sum of the kernel can overflow, given the bounds of the stored keys."""
+        if not self._computes:
+            return True
+        return stays_in_range(self.predicate.condition, self.predicate.constants, self._bounds)
+
+    def _bounds(self, operand: KeyOperand) -> tuple[int, int] | None:
+        column = self._sides[operand.side].columns[operand.index]
+        return None if column.low is None or column.high is None else (column.low, column.high)
+
+    def _passes(
+        self,
+        residual: Residual,
+        side: JoinSide,
+        seqs: Indices,
+        partners: Indices,
+        failures: Failures,
+    ) -> npt.NDArray[np.bool_]:
+        by_side = (seqs, partners) if side.index == 0 else (partners, seqs)
+        inputs: list[pa.RecordBatch] = [
+            s.rows.take(which, columns)
+            for s, which, columns in zip(self._sides, by_side, residual.columns, strict=True)
+        ]
+        return select(inputs, residual.condition, failures)
+
+
+def _constant(value: Any, kind: pa.DataType) -> np.generic:
+    """A constant of the machine type that native keys of its SQL type have."""
+    if pa.types.is_float32(kind):
+        return np.float32(value)
+    return np.float64(value) if pa.types.is_float64(kind) else np.int64(value)
+
+
+@dataclass(frozen=True)
+class RankedPairs:
+    """Rows in output order: sequence numbers (-1 for padding) and the rank they belong to."""
+
+    left: Indices
+    right: Indices
+    ranks: Indices
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def part(self, start: int, stop: int) -> RankedPairs:
+        """A slice of the rows."""
+        return RankedPairs(self.left[start:stop], self.right[start:stop], self.ranks[start:stop])
+
+
+NOTHING = RankedPairs(*(np.empty(0, np.int64) for _ in range(3)))
+
+
+def find_pairs(
+    matcher: Matcher,
+    sides: Sequence[JoinSide],
+    probes: Sequence[Probes | None],
+    start: int,
+    stop: int,
+    tally: Tally,
+) -> RankedPairs | None:
+    """The pairs of the events ranked ``start .. stop - 1``; None if they are too many.
+
+    Only the tally is changed, so threads may do this in parallel.
+    """
+    # A single event may have as many partners as the window holds; it cannot be split.
+    most = TUNING.pairs_per_step if stop - start > 1 else None
+    parts = []
+    for side in sides:
+        given = probes[side.index]
+        if given is None:
+            parts.append((NOTHING.left, NOTHING.right, NOTHING.ranks))
+            continue
+        pairs = matcher.match(side, given, start, stop, most, tally)
+        if pairs is None:
+            return None
+        parts.append(pairs)
+    (left, found_left, left_ranks), (right, found_right, right_ranks) = parts
+    if not len(right):
+        return RankedPairs(left, found_left, left_ranks)
+    if not len(left):
+        return RankedPairs(found_right, right, right_ranks)
+    merged = three(len(left) + len(right))
+    merge_pairs(parts[0], parts[1], merged)
+    return RankedPairs(*merged)
+
+
+class StepwiseSearch:
+    """Finds the pairs of a run in steps, each with a bounded number of pairs."""
+
+    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
+        self._matcher = matcher
+        self._sides = sides
+        self._step = TUNING.pairs_per_step
+
+    def found(
+        self, probes: Sequence[Probes | None], count: int
+    ) -> Iterator[tuple[RankedPairs, int, int]]:
+        """The pairs of ``count`` ranks, with the first rank of each piece and the one after it."""
+        start = 0
+        while start < count:
+            stop = min(count, start + self._step)
+            tally = Tally()
+            found = find_pairs(self._matcher, self._sides, probes, start, stop, tally)
+            if found is None:
+                self._step = max(1, (stop - start) // 2)
+                continue
+            self._matcher.settle(tally)
+            if self._step < TUNING.pairs_per_step and len(found) * 4 < TUNING.pairs_per_step:
+                self._step *= 2
+            yield found, start, stop
+            start = stop
+
+
+def by_rank(parts: list[RankedPairs]) -> RankedPairs:
+    """Pairs in output order: by rank, then by partner."""
+    columns = zip(*((f.left, f.right, f.ranks) for f in parts), strict=True)
+    left, right, ranks = (np.concatenate(column) for column in columns)
+    order = np.lexsort((left, right, ranks))
+    return RankedPairs(left[order], right[order], ranks[order])
+
+
+def ties(found: RankedPairs, ranks: Ranks) -> Indices:
+    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
+    is_right = np.zeros(ranks.count, np.int64)
+    is_right[ranks.tuples[1]] = 1
+    by_right = is_right[found.ranks]
+    ordered: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
+    return ordered

@@ -1,0 +1,211 @@
+"""A join block's work divided among threads that share its windows.
+
+Why it is exact. The threads begin when the whole run has been stored and indexed, and end before
+anything is stored or dropped: while they search, nothing moves. A pair is found by the later of its
+two tuples, which has one rank and so is in one part; every probe carries its own candidate range,
+so it does not matter which other threads search. Parts are neighbouring ranks and come out one
+after another, so the order is that of one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.join.matcher import Matcher, Probes, RankedPairs, Tally, find_pairs
+from penstock.blocks.join.side import JoinSide
+from penstock.blocks.run import Run
+from penstock.tuning import TUNING
+
+T = TypeVar("T")
+Ranks = npt.NDArray[np.float64]
+
+PARTS_EACH = 1
+"""Parts per core: a slow core leaves the rest to the others."""
+SAMPLE = 64
+CROWDED = 64
+"""Comparisons per arrival from which on a lasting index, which adapts, is faster."""
+RUNS_TO_SKIP = 16
+
+
+class CoreThreads(Protocol):
+    """Threads, as a join block uses them."""
+
+    @property
+    def cores(self) -> int:
+        """How many there are."""
+
+    def share(
+        self, tasks: Sequence[Callable[[int], T]], about: Callable[[int], str] | None = None
+    ) -> list[T]:
+        """Do every task once, several at a time; each gets its core's number. Results are in order.
+
+        ``about`` says what a task is about, by its number, should it fail.
+        """
+
+    def count(self, core: int, probed: Sequence[int], matched: int, comparisons: int) -> None:
+        """Add to the counts of a core."""
+
+    def measures(self) -> dict[str, Any]:
+        """The counts of each core."""
+
+    def close(self) -> None:
+        """End the threads; from then on the caller does all tasks."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The result of a part: rows, or None if there were too many."""
+
+    core: int
+    run: Run | None
+    tally: Tally
+
+
+class ParallelProbe:
+    """Divides each step of a run into one part or more per core."""
+
+    def __init__(
+        self, threads: CoreThreads, matcher: Matcher, sides: tuple[JoinSide, JoinSide]
+    ) -> None:
+        self._threads = threads
+        self._matcher = matcher
+        self._sides = sides
+        self._step = TUNING.pairs_per_step
+        self._sweeping: int | None = None
+        self._runs_to_skip = 0
+
+    def sweeps(self, probes: list[Probes | None]) -> bool:
+        """Whether in this run each part makes an index of its own, and of one side alone.
+
+        That pays where the windows, which each part must begin with, are short beside it.
+        """
+        self._runs_to_skip = max(0, self._runs_to_skip - 1)
+        given = [p for p in probes if p is not None]
+        arrivals = sum(len(p.at) for p in given)
+        live = sum(int(p.hi[-1] - p.lo[-1]) for p in given if len(p.at))
+        pays = (
+            not self._runs_to_skip
+            and arrivals >= TUNING.smallest_part * self._threads.cores
+            and live * self._threads.cores <= TUNING.most_live_per_arrival * arrivals
+            and self._matcher.can_sweep(probes)
+        )
+        self._sweeping = max(TUNING.swept_arrivals, TUNING.swept_per_live * live) if pays else None
+        return pays
+
+    def runs(
+        self, probes: list[Probes | None], count: int, gather: Callable[[RankedPairs], Run]
+    ) -> Iterator[Run]:
+        """The rows of ``count`` ranks, in order, as many runs."""
+        start = 0
+        while start < count:
+            stop = min(count, start + self._threads.cores * self._step)
+            stretches = list(pairwise(self._bounds(probes, start, stop)))
+            parts = self._share(probes, stretches, gather)
+            for part, (a, b) in zip(parts, stretches, strict=True):
+                if part.run is None:
+                    # The parts after it are repeated, in smaller steps, to bound memory.
+                    self._step = max(1, (b - a) // 2)
+                    break
+                self._matcher.settle(part.tally)
+                if self._sweeping is not None and part.tally.comparisons > CROWDED * (b - a):
+                    self._runs_to_skip = RUNS_TO_SKIP
+                self._threads.count(
+                    part.core, part.tally.probed, len(part.run), part.tally.comparisons
+                )
+                if self._step < TUNING.pairs_per_step and len(part.run) * 4 < TUNING.pairs_per_step:
+                    self._step *= 2
+                start = b
+                if len(part.run):
+                    yield part.run
+
+    def _share(
+        self,
+        probes: list[Probes | None],
+        stretches: list[tuple[int, int]],
+        gather: Callable[[RankedPairs], Run],
+    ) -> list[_Part]:
+        """The results of these ranges of ranks."""
+        tasks = [self._task(probes, start, stop, gather) for start, stop in stretches]
+        return self._threads.share(tasks, lambda number: _tuples(probes, *stretches[number]))
+
+    def _task(
+        self,
+        probes: list[Probes | None],
+        start: int,
+        stop: int,
+        gather: Callable[[RankedPairs], Run],
+    ) -> Callable[[int], _Part]:
+        def work(core: int) -> _Part:
+            tally = Tally()
+            found = self._found(probes, start, stop, tally)
+            return _Part(core, None if found is None else gather(found), tally)
+
+        return work
+
+    def _found(
+        self, probes: list[Probes | None], start: int, stop: int, tally: Tally
+    ) -> RankedPairs | None:
+        given = [p for p in probes if p is not None]
+        if self._sweeping is not None and stop - start > 1:
+            pairs = self._matcher.sweep(given, start, stop, TUNING.pairs_per_step, tally)
+            return None if pairs is None else RankedPairs(*pairs)
+        return find_pairs(self._matcher, self._sides, probes, start, stop, tally)
+
+    def _bounds(self, probes: list[Probes | None], start: int, stop: int) -> list[int]:
+        """Where to cut ranks, so that parts have about as many candidates and none is too long."""
+        count = stop - start
+        parts = min(self._threads.cores * PARTS_EACH, -(-count // TUNING.smallest_part))
+        parts = max(parts, -(-count // self._step))
+        if self._sweeping is not None:
+            parts = max(parts, -(-count // self._sweeping))
+        even = np.linspace(start, stop, parts + 1)
+        if parts > 1:
+            ranks, work = _estimated_work(probes, start, stop)
+            even = np.interp(np.linspace(0.0, work[-1], parts + 1), work, ranks)
+        cuts = [start, *even[1:-1].astype(np.int64).tolist(), stop]
+        bounds = [start]
+        for cut in cuts[1:]:
+            # Where candidates are few, a part may still have more ranks than a step.
+            while cut - bounds[-1] > self._step:
+                bounds.append(bounds[-1] + self._step)
+            if cut > bounds[-1]:
+                bounds.append(cut)
+        return bounds
+
+
+def _tuples(probes: list[Probes | None], start: int, stop: int) -> str:
+    """The tuples of a stretch, for an error to name."""
+    named = []
+    for stream, given in zip("RS", probes, strict=True):
+        if given is not None:
+            a, b = np.searchsorted(given.at, (start, stop)).tolist()
+            seqs = (given.numbers[a:b] + given.first_seq).tolist()
+            if seqs:
+                last = f"..{seqs[-1]}" if len(seqs) > 1 else ""
+                named.append(f"{stream} {seqs[0]}{last}")
+    return f"tuples {' and '.join(named)}" if named else "a punctuation"
+
+
+def _estimated_work(probes: list[Probes | None], start: int, stop: int) -> tuple[Ranks, Ranks]:
+    """Ranks, and how much work there is up to each: a sample of the probes' live ranges."""
+    ranks, work = [np.array([start, stop])], [np.zeros(2)]
+    for given in probes:
+        if given is None:
+            continue
+        a, b = np.searchsorted(given.at, (start, stop)).tolist()
+        if a == b:
+            continue
+        sample = np.linspace(a, b - 1, min(SAMPLE, b - a)).astype(np.int64)
+        ranks.append(given.at[sample])
+        # Every probe has a fixed cost too.
+        seen = given.hi[sample] - given.lo[sample] + 1024.0
+        work.append(seen * ((b - a) / len(sample)))
+    every, amount = np.concatenate(ranks), np.concatenate(work)
+    order = np.argsort(every, kind="stable")
+    return every[order].astype(np.float64), np.cumsum(amount[order])

@@ -1,0 +1,1 @@
+"""The tuples of a window: stored, ranked, expired."""

@@ -1,0 +1,1 @@
+"""The command line: ``penstock run | replay | explain | demo | checkpoint``."""

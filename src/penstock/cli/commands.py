@@ -1,0 +1,446 @@
+"""The command line: ``penstock run | replay | explain | demo``.
+
+Modules that take long to import are imported by the command that needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from penstock import __version__
+from penstock.cli import exit_signals
+from penstock.cli.options import (
+    FLAG,
+    Admission,
+    Branching,
+    Checkpoint,
+    Cores,
+    EngineName,
+    EngineOption,
+    FlowName,
+    Master,
+    Precision,
+    RowsPerTrigger,
+    Watch,
+    check_engine,
+    check_watch,
+    flow_choice,
+    one_of,
+    spark_options,
+)
+from penstock.cli.output import print_summary, print_table, with_progress, write
+from penstock.errors import InputError, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.cli.run.on_spark import SparkOptions
+    from penstock.engines.shared.checksums import Verification
+
+
+class _Commands(TyperGroup):
+    """A group of commands that reports failures of standard output, which Typer does not."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a failure can still be reported
+            return result
+        except BrokenPipeError:  # the reader has closed the pipe
+            _forget_output()
+            raise typer.Exit() from None
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_flag(super().get_help_option(ctx))
+
+    def get_params(self, ctx: Any) -> Any:
+        found = super().get_params(ctx)
+        for option in found:
+            if option.name in ("install_completion", "show_completion"):
+                _as_flag(option)
+        return found
+
+
+class _Command(TyperCommand):
+    """A command whose ``--help`` is shown as a flag, without a type."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_flag(super().get_help_option(ctx))
+
+
+def _as_flag(option: Any) -> Any:
+    if option is not None:
+        option.metavar = FLAG
+    return option
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Continuous SQL over streams, with the joins that other engines refuse.",
+)
+
+
+checkpoints = typer.Typer(
+    cls=_Commands, no_args_is_help=True, help="Look at a checkpoint, or at a saved engine."
+)
+app.add_typer(checkpoints, name="checkpoint")
+
+
+class Order(StrEnum):
+    """The order of the output rows."""
+
+    none = "none"
+    outer = "outer"
+    inner = "inner"
+
+
+class ExplanationForm(StrEnum):
+    """How a query is explained."""
+
+    text = "text"
+    json = "json"
+
+
+QueryFile = Annotated[
+    Path, typer.Argument(metavar="QUERY.sql", help="Statements; the last SELECT is the result.")
+]
+Streams = Annotated[
+    list[str],
+    typer.Option(
+        "--stream",
+        metavar="NAME=PATH",
+        help="A stream and its file: .parquet, .csv, .jsonl, or a directory of them.",
+    ),
+]
+OrderBy = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column that the streams are merged by."),
+]
+Kernel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Force the kernel: nested-loop, hash, band or sorted; of aggregates panes or wid.",
+        autocompletion=one_of("nested-loop", "hash", "band", "sorted", "panes", "wid"),
+    ),
+]
+RowOrder = Annotated[
+    Order | None, typer.Option("--order", help="The order of the rows, instead of EMIT ORDER.")
+]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the ``penstock`` command. Exits with 0, with 1 for a failed check, with 2 for bad input.
+
+    A signal ends it with 128 + its number: see :mod:`penstock.cli.exit_signals`.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # an unencodable character is escaped
+            stream.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = lambda message, *_, **__: f"penstock: warning: {message}\n"
+    try:
+        app(arguments, prog_name="penstock")
+    except PenstockError as error:
+        _show_error(str(error))
+        sys.exit(2)
+    except OSError as error:
+        # Errors of files are InputErrors as a rule. Standard output has no name.
+        what = f"{error.filename} cannot be used" if error.filename else "output cannot be written"
+        _show_error(f"{what}: {error.strerror}")
+        sys.exit(2)
+    except KeyboardInterrupt:  # where end_on_signals was not called
+        _show_error("interrupted")
+        sys.exit(130)
+
+
+def _show_error(text: str) -> None:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_output()
+    print(f"penstock: {text}", file=sys.stderr)
+
+
+def _forget_output() -> None:
+    """Redirect standard output to nowhere, or Python would complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"penstock {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            metavar=FLAG,
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command(cls=_Command)
+def run(
+    query: QueryFile,
+    stream: Streams = [],  # noqa: B006  (typer only reads the default)
+    order_by: OrderBy = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the rows to .parquet, .csv, .jsonl. The file appears when it is complete.",
+        ),
+    ] = None,
+    order: RowOrder = None,
+    precision: Precision = None,
+    kernel: Kernel = None,
+    flow: FlowName = None,
+    cores: Cores = None,
+    branching: Branching = None,
+    admission: Admission = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
+    ] = None,
+    letters: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Write every late tuple and dead letter."),
+    ] = None,
+    watch: Watch = False,
+    engine: EngineOption = "spark",
+    master: Master = None,
+    rows_per_trigger: RowsPerTrigger = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Replay files as streams and write the rows of a query."""
+    spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    if watch:
+        check_watch(spark)
+    from penstock.cli.run.bounded import execute, prepare
+    from penstock.connectors.sinks import check_outputs
+
+    _advise(checkpoint)
+    streams = _parse_streams(stream)
+    outputs = {"--out": out, "--summary": summary, "--letters": letters}
+    check_outputs({option: path for option, path in outputs.items() if path}, query, streams)
+    rows = order.value if order else None
+    text = _read(query)
+    ready = prepare(text, streams, order_by, rows, kernel=kernel, spark=spark, flow=choice)
+    _warn_of_unread(streams, [source.stream.name for source in ready.sources])
+    result, table = with_progress(
+        ready, lambda progress: execute(ready, out, progress, letters), watch
+    )
+    if table is not None:
+        print_table(table)
+    print_summary(result, letters)
+    if summary is not None:
+        write(summary, json.dumps(result.as_json(), indent=2) + "\n")
+
+
+@app.command(cls=_Command)
+def replay(
+    script: Annotated[Path, typer.Argument(metavar="FILE.flow", help="A script of events.")],
+    engine: EngineOption = "spark",
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Hand N events at a time to the engine: 1, and on Spark as many as there are.",
+        ),
+    ] = None,
+    order: RowOrder = None,
+    precision: Precision = None,
+    kernel: Kernel = None,
+    flow: FlowName = None,
+    cores: Cores = None,
+    branching: Branching = None,
+    admission: Admission = None,
+    master: Master = None,
+    rows_per_trigger: RowsPerTrigger = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Run a script of events and compare what comes with what it expects."""
+    spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    from penstock.testing.replay import Replay
+    from penstock.testing.script import parse_script
+
+    _advise(checkpoint)
+    text = _read(script)
+    steps = parse_script(text)
+    failures: list[str] = []
+
+    def fail(text: str) -> None:
+        failures.append(text)
+        sys.stdout.flush()
+        print(f"{script}, {text}", file=sys.stderr)
+
+    rows = order.value if order else None
+    command = {"script": text, "order": rows, "kernel": kernel, "precision": precision}
+    with _target(spark, command) as target:
+        size = batch or (1 if spark is None else len(steps) + 1)
+        Replay(target, size, rows, kernel, print, fail, choice).run(steps)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _target(spark: SparkOptions | None, command: dict[str, Any]) -> Any:
+    if spark is None:
+        from penstock.testing.replay import EngineTarget
+
+        return EngineTarget("local")
+    from penstock.cli.replay_on_spark import SparkTarget
+
+    return SparkTarget(spark, command)
+
+
+@app.command(cls=_Command)
+def explain(
+    query: QueryFile,
+    stream: Streams = [],  # noqa: B006  (as above)
+    order_by: OrderBy = None,
+    order: RowOrder = None,
+    precision: Precision = None,
+    kernel: Kernel = None,
+    flow: FlowName = None,
+    cores: Cores = None,
+    branching: Branching = None,
+    admission: Admission = None,
+    engine: EngineOption = "spark",
+    form: Annotated[
+        ExplanationForm,
+        typer.Option("--format", help="A text, or a JSON object with plan, program and reasons."),
+    ] = ExplanationForm.text,
+) -> None:
+    """Show the plan, the program, the kernel and the flow of a query, and why."""
+    spark = spark_options(engine, cores)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    from penstock.cli.run.inputs import streams_read
+    from penstock.cli.run.setup import install
+
+    streams = _parse_streams(stream)
+    rows = order.value if order else None
+    # The embedded engine that checks the instructions for Spark has other flows.
+    here = choice if spark is None else replace(choice, name=None)
+    ready = install(_read(query), streams, order_by, rows, kernel=kernel, explained=True, flow=here)
+    _warn_of_unread(streams, streams_read(ready.engine, ready.query))
+    with ready.engine:
+        said = ready.query.explained()
+        if spark is not None:
+            from penstock.engines.spark.resident.distribution import explain_on_cores
+
+            said = explain_on_cores(said.plan, said.program, choice, spark.cores)
+        print(said.text if form is ExplanationForm.text else said.to_json())
+
+
+@app.command(cls=_Command)
+def demo(engine: EngineOption = "spark") -> None:
+    """A join that Spark refuses, on Spark: changed while it runs, checked by another engine."""
+    from penstock.demo.screen import Screen
+
+    if check_engine(engine) is EngineName.local:
+        from penstock.demo.local import run_demo
+    else:
+        from penstock.demo.spark import run_demo
+    if not run_demo(Screen(sys.stdout)):
+        raise typer.Exit(1)
+
+
+@checkpoints.command("verify", cls=_Command)
+def verify_checkpoint(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The folder of --checkpoint or checkpoint=, or a file that engine.save wrote.",
+        ),
+    ],
+) -> None:
+    """Check every file against its checksum, without running anything.
+
+    Names each file that is damaged or missing, and exits with 1 if there is one.
+    """
+    if not path.exists():
+        raise InputError(f"there is no {path}", "Check the path.")
+    found = _verified(path)
+    for damage in found.damages:
+        _show_error(str(damage))
+    if found.damages:
+        raise typer.Exit(1)
+    files = "1 file" if found.files == 1 else f"{found.files:,} files"
+    print(f"{path}: {files}, {found.size:,} bytes, all as they were written")
+
+
+def _verified(path: Path) -> Verification:
+    if path.is_dir():
+        from penstock.engines.spark.resident.checkpoint import verify
+
+        return verify(path)
+    from penstock.engines.local.state import verify as verify_saved
+
+    return verify_saved(path)
+
+
+def _advise(checkpoint: Path | None) -> None:
+    """Set the advice that is printed after an interrupt."""
+    if checkpoint is not None:
+        exit_signals.advise(f"the same command goes on from the checkpoint {checkpoint}")
+
+
+def _warn_of_unread(given: Iterable[str], read: Iterable[str]) -> None:
+    names = list(read)
+    known = {name.lower() for name in names}
+    for name in given:
+        if name.lower() not in known:
+            print(
+                f"penstock: warning: the query does not read stream {name}; "
+                f"it reads {' and '.join(names)}",
+                file=sys.stderr,
+            )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text", "Save it as UTF-8.") from error
+
+
+def _parse_streams(options: list[str]) -> dict[str, str]:
+    streams: dict[str, str] = {}
+    for option in options:
+        name, equals, path = option.partition("=")
+        if not (name.strip() and equals and path):
+            raise InputError(
+                f"--stream {option} names no stream and file", "Write --stream R=r.parquet."
+            )
+        if name.strip() in streams:
+            raise InputError(
+                f"--stream {name.strip()} is given twice",
+                "Give each stream once; several files of it go into one directory.",
+            )
+        streams[name.strip()] = path
+    return streams

@@ -1,0 +1,183 @@
+"""Command-line options: how cores share a query, which engine runs it, and Spark's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.cli.run.on_spark import SparkOptions
+    from penstock.program.choose.flow import FlowChoice
+from enum import StrEnum
+from pathlib import Path
+
+if TYPE_CHECKING:
+    from penstock.cli.run.on_spark import SparkOptions
+
+FLAG = ""
+"""The metavar of an option without a value: only the option's name is shown."""
+
+
+def one_of(*names: str) -> Callable[[str], list[str]]:
+    """The completions that a shell proposes for the value of an option."""
+
+    def proposed(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return proposed
+
+
+# No minimum here: our error for a value that is too small says more than Typer's.
+FlowName = Annotated[
+    str | None,
+    typer.Option(
+        "--flow",
+        metavar="NAME",
+        help="How cores share the joins: three-step, shared, splitjoin, celljoin, handshake or "
+        "low-latency-handshake; on Spark splitjoin.",
+        autocompletion=one_of(
+            "three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake"
+        ),
+    ),
+]
+Cores = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        help="How many cores share the joins, or divide the batches of an aggregate; on Spark, how "
+        "many tasks: 1.",
+    ),
+]
+Branching = Annotated[
+    int | None,
+    typer.Option(metavar="B", help="How many ways a node of SplitJoin's tree sends tuples on: 8."),
+]
+Precision = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="The precision of the order, instead of that of EMIT ORDER: 1."),
+]
+Admission = Annotated[
+    str | None,
+    typer.Option(
+        metavar="wait|shed",
+        help="What happens to input while the output is full: it waits, or it is dropped, counted "
+        "and reported.",
+        autocompletion=one_of("wait", "shed"),
+    ),
+]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        metavar=FLAG,
+        help="Draw what every core does while it runs: --engine local.",
+    ),
+]
+
+
+def check_watch(spark: SparkOptions | None) -> None:
+    """Refuse to watch cores outside this process."""
+    if spark is not None:
+        raise InputError(
+            "--watch cannot see the cores on Spark: they are in processes of Spark, which tell of "
+            "themselves when a micro-batch is done",
+            "Watch it with --engine local, or leave out --watch; --summary has the figures of "
+            "Spark's cores.",
+        )
+
+
+def flow_choice(
+    spark: SparkOptions | None,
+    flow: str | None,
+    cores: int | None,
+    branching: int | None,
+    precision: int | None,
+    admission: str | None,
+) -> FlowChoice:
+    """The flow options; on Spark the number of cores belongs to the engine, not to the query."""
+    from penstock.program.choose.flow import FlowChoice, check_choice
+
+    choice = FlowChoice(flow, cores, branching, precision, admission)
+    if spark is None:
+        check_choice(choice)
+        return choice
+    from penstock.engines.spark.flow import check_on_spark
+
+    check_on_spark(choice)
+    return FlowChoice(flow, precision=precision)
+
+
+class EngineName(StrEnum):
+    """The engines: where the blocks of a query run."""
+
+    spark = "spark"
+    local = "local"
+
+
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="spark|local",
+        help="Spark Structured Streaming, or the engine inside this process.",
+        autocompletion=one_of(*EngineName),
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="The Spark cluster; without it, this machine.")
+]
+RowsPerTrigger = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Tuples of a micro-batch at most: 1,048,576."),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Keep log, state and results here: the same command, run again after a kill, goes on "
+        "where it was, and its output is then complete, with each row once.",
+    ),
+]
+
+
+def check_engine(name: str) -> EngineName:
+    """The engine of this name."""
+    if name not in list(EngineName):
+        raise InputError(f"unknown engine {name!r}", "Write --engine spark or --engine local.")
+    return EngineName(name)
+
+
+def spark_options(
+    engine: str,
+    cores: int | None = None,
+    master: str | None = None,
+    rows_per_trigger: int | None = None,
+    checkpoint: Path | None = None,
+) -> SparkOptions | None:
+    """The options for Spark; None for the embedded engine, which refuses them."""
+    given = {
+        "--master": master,
+        "--rows-per-trigger": rows_per_trigger,
+        "--checkpoint": checkpoint,
+    }
+    if check_engine(engine) is EngineName.local:
+        for option, value in given.items():
+            if value is not None:
+                raise InputError(
+                    f"{option} is an option of --engine spark",
+                    f"Leave out {option} or --engine local.",
+                )
+        return None
+    from penstock.cli.run.on_spark import SparkOptions
+
+    plain = SparkOptions()
+    return SparkOptions(
+        plain.cores if cores is None else cores,
+        master,
+        rows_per_trigger or plain.rows_per_trigger,
+        checkpoint,
+    )

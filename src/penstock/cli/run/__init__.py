@@ -1,0 +1,1 @@
+"""``penstock run`` and ``ps.sql``: a query over bounded streams."""

@@ -1,0 +1,1 @@
+"""Sources and sinks: files as streams, results as files."""

@@ -1,0 +1,1 @@
+"""The code that runs in a core of a Spark query."""

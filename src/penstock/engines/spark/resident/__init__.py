@@ -1,0 +1,1 @@
+"""The resident processor: one streaming query that reads the log, and its driver."""

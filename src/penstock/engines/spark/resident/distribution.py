@@ -1,0 +1,95 @@
+"""The distribution of queries: which cores run a query, and the share of each.
+
+A query that can be shared runs on all cores (*broadcast*: every core takes every tuple, SplitJoin;
+of an aggregate every core has its groups). One that cannot runs on one core; different queries on
+different ones. Derived streams and their readers run on the first core, where the rows of the
+stream are in one order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.blocks.aggregate.folding import foldable
+from penstock.blocks.run import Share
+from penstock.engines.spark.flow import decide_on_spark, explain_on_spark
+from penstock.program.choose.explain import Explained
+from penstock.program.choose.flow import FlowChoice
+from penstock.program.isa.block_instructions import AggregateRows, OrderRows, Program
+from penstock.sql.plan import Plan
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The part of one core in a query: nothing, all, or its share.
+
+    All cores of a shared query find the same late tuples; ``writes_letters`` is true of one.
+    """
+
+    here: bool
+    share: Share | None = None
+    writes_letters: bool = True
+
+
+def placement(number: int, program: Program, derived: bool, cores: int, core: int) -> Placement:
+    """The part of a core in the query with that number. Every core decides alike."""
+    if cores == 1:
+        return Placement(True)
+    if derived or _reads_derived(program):
+        return Placement(core == 0)
+    if program.can_share:
+        return Placement(True, Share(core, cores), core == 0)
+    return Placement(core == number % cores)
+
+
+def describe(program: Program, cores: int) -> str:
+    """The line of EXPLAIN."""
+    if cores == 1:
+        return "distribution: one core"
+    why = why_one_core(program)
+    if why is not None:
+        return f"distribution: one core ({why})"
+    if program.aggregates:
+        names = ", ".join(str(key.expression) for key in program.aggregates[0].keys)
+        return f"distribution: groups divided among {cores} cores by {names}"
+    if program.joins:
+        return f"distribution: broadcast to {cores} cores, each tuple stored on one (SplitJoin)"
+    return f"distribution: each run divided among {cores} cores"
+
+
+def why_one_core(program: Program) -> str | None:
+    """Why several cores cannot share a query; None if they can."""
+    if _reads_derived(program):
+        return "it reads a derived stream, whose rows are in one order"
+    if program.can_share:
+        return None
+    aggregates = [i for i in program.instructions if isinstance(i, AggregateRows | OrderRows)]
+    if aggregates:
+        if foldable(program) is not None:
+            return "an aggregate without GROUP BY has one group"
+        what = "an aggregate" if isinstance(aggregates[0], AggregateRows) else "ORDER BY"
+        return f"{what} sees every tuple in its order"
+    kinds = ", ".join(dict.fromkeys(join.kind for join in program.joins))
+    several = f"a union of {kinds} joins" if len(program.joins) > 1 else f"a {kinds} join"
+    why = "needs one order" if kinds == "inner" else "must know whom no core has matched"
+    return f"{several} {why}"
+
+
+def _reads_derived(program: Program) -> bool:
+    return any(scan.stream.derived for scan in program.scans)
+
+
+FOLDS = (
+    "folding: tasks that read the log send partial results for each pane and group, unless a query "
+    "of another kind reads the stream too"
+)
+
+
+def explain_on_cores(
+    plan: Plan | None, program: Program, choice: FlowChoice, cores: int
+) -> Explained:
+    """EXPLAIN on Spark: the plan, program, kernel, flow and distribution of a query."""
+    flow = decide_on_spark(choice, program, cores)
+    folds = (FOLDS,) if foldable(program) is not None else ()
+    said = (explain_on_spark(choice, flow, program), *folds, describe(program, cores))
+    return Explained(plan, program, flow, said)

@@ -1,0 +1,1 @@
+"""The state of a core in chunks, in Spark's state store."""

@@ -1,0 +1,1 @@
+"""Handshake join (Teubner & Mueller 2011 §3–5)."""

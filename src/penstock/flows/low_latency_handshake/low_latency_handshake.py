@@ -1,0 +1,77 @@
+"""Low-latency handshake join: the chain, and the driver process at its two ends.
+
+As in the handshake flow, R is fed in at the left and S at the right, and the expiry of each is
+signalled at the opposite end. :mod:`penstock.flows.low_latency_handshake.core`
+says why that gives every pair once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rule
+from penstock.flows.handshake.chain import Chain, signals
+from penstock.flows.low_latency_handshake.core import LowLatencyCore
+from penstock.flows.network.network import Driver, Network, run
+from penstock.flows.sub_window import MakePart, SubWindow
+
+
+class LowLatencyHandshake:
+    """The flow, as a join block uses it.
+
+    Parameters
+    ----------
+    cores
+        The length of the chain.
+    driver
+        Runs a network.
+    part
+        Makes the window parts of cores by the rule of the query.
+    """
+
+    complete_at_once = True
+
+    def __init__(
+        self,
+        cores: int,
+        driver: Callable[[Network], Driver],
+        part: Callable[[Rule], MakePart] = lambda rule: lambda side: SubWindow(side, rule),
+    ) -> None:
+        self._count = cores
+        self._make_part = part
+        self._chain = Chain(driver)
+
+    def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
+        """Build the chain anew, every tuple being at home."""
+        part = self._make_part(rule)
+        cores = [LowLatencyCore(number, self._count, part) for number in range(self._count)]
+        for core in cores:
+            core.load(windows)
+        self._chain.start(cores)
+
+    def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
+        """Let arrivals in at both ends, and wait until all their pairs have been found."""
+        for _, pairs in run(self._chain.driver, signals(chunk)):
+            yield pairs
+
+    def complete(self) -> Iterator[FoundPairs]:
+        """Everything has been completed by ``take``."""
+        return iter(())
+
+    def oldest(self, side: int) -> int | None:
+        """Nothing is found late."""
+        return None
+
+    @property
+    def comparisons(self) -> int:
+        """How often a predicate has been evaluated."""
+        return self._chain.comparisons
+
+    def measures(self) -> dict[str, Any]:
+        """The figures of each core."""
+        return self._chain.measures()
+
+    def close(self) -> None:
+        """Let the cores go."""
+        self._chain.close()

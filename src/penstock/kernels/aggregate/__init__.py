@@ -1,0 +1,1 @@
+"""The loops of aggregates: panes, groups, exact sums, extremes."""

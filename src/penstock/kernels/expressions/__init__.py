@@ -1,0 +1,1 @@
+"""Expressions evaluated over columns."""

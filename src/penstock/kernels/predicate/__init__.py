@@ -1,0 +1,1 @@
+"""From a join predicate to keys, constraints and generated loops."""

@@ -1,0 +1,1 @@
+"""Finding the partners of a tuple: nested loop, indexes, sweeps."""

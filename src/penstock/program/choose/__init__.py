@@ -1,0 +1,1 @@
+"""The planner's choices, with reasons: kernels, flows, EXPLAIN."""

@@ -1,0 +1,116 @@
+"""EXPLAIN: the plan, the program, the kernels and the flow of a query, with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.program.choose.flow import Flow
+from penstock.program.isa.block_instructions import AggregateRows, JoinStreams, Program
+from penstock.program.isa.codecs import canonical
+from penstock.program.isa.encoding import encode
+from penstock.sql.expressions import TRUE
+from penstock.sql.plan import Aggregate, Join, Plan, Scan
+from penstock.streams.display import html_text
+from penstock.streams.windows import as_written
+
+
+class Explanation(str):
+    """The text of EXPLAIN, which a console or a notebook shows line by line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The parts of EXPLAIN: the plan if it is known, the program, the flow and the reasons.
+
+    ``reasons`` has the lines about the flow, and about the distribution of the query.
+    """
+
+    plan: Plan | None
+    program: Program
+    flow: Flow
+    reasons: tuple[str, ...]
+
+    @property
+    def text(self) -> Explanation:
+        """All parts as text."""
+        return Explanation("\n".join((explain(self.plan, self.program), *self.reasons)))
+
+    def to_json(self) -> str:
+        """All parts as one JSON object."""
+        program = self.program
+        chosen: list[JoinStreams | AggregateRows] = [*program.joins, *program.aggregates]
+        return canonical(
+            {
+                "query": program.text,
+                "digest": program.digest,
+                "plan": None if self.plan is None else _plan(self.plan),
+                "program": encode(program),
+                "kernels": [
+                    {"block": one.block, "kernel": one.kernel, "reason": one.reason}
+                    for one in chosen
+                ],
+                "flow": {**vars(self.flow), "reasons": list(self.reasons)},
+            }
+        )
+
+
+def explain(plan: Plan | None, program: Program) -> str:
+    """The plan as bound, the program as rewritten, and the kernel of each join and aggregate."""
+    lines = [] if plan is None else ["plan", *(f"  {line}" for line in _plan(plan))]
+    lines.append("program")
+    for instruction in program.instructions:
+        lines.extend(f"  {line}" for line in str(instruction).splitlines())
+    lines += [f"kernel {join.kernel}: {join.reason}" for join in program.joins]
+    lines += [f"kernel {block.kernel}: {block.reason}" for block in program.aggregates]
+    lines.append(f"order {program.order}")
+    return "\n".join(lines)
+
+
+def _plan(plan: Plan) -> list[str]:
+    lines = []
+    if plan.sort:
+        lines.append(f"sort by {', '.join(map(str, plan.sort))}")
+    if plan.limit is not None:
+        lines.append(f"limit {plan.limit}")
+    for select in plan.selects:
+        columns = ", ".join(f"{c.expression} AS {c.name}" for c in select.columns)
+        lines.append(f"project {columns}")
+        if select.where != TRUE:
+            word = "having" if isinstance(select.source, Aggregate) else "where"
+            lines.append(f"{word} {select.where}")
+        lines.extend(_source(select.source))
+    return lines
+
+
+def _source(source: Scan | Join | Aggregate) -> list[str]:
+    if isinstance(source, Aggregate):
+        return _aggregate(source) + _source(source.source)
+    if isinstance(source, Join):
+        return [f"{source.kind} join on {source.on}", _scan(source.left), _scan(source.right)]
+    return [_scan(source)]
+
+
+def _aggregate(aggregate: Aggregate) -> list[str]:
+    calls = ", ".join(map(str, aggregate.calls)) or "groups"
+    window = f" {as_written(aggregate.window)}" if aggregate.window is not None else ""
+    empty = ", empty windows too" if aggregate.emit_empty else ""
+    lines = [f"aggregate {calls}{window}{empty}"]
+    if aggregate.keys:
+        lines.append(f"group by {', '.join(str(key.expression) for key in aggregate.keys)}")
+    if aggregate.where != TRUE:
+        lines.append(f"where {aggregate.where}")
+    return lines
+
+
+def _scan(scan: Scan) -> str:
+    window = f" {as_written(scan.window)}" if scan.window is not None else ""
+    through = f" through {scan.through.block}({scan.through})" if scan.through is not None else ""
+    return f"scan {scan.stream.name}{window}{through} as {scan.alias}"

@@ -1,0 +1,1 @@
+"""From a plan to a program, and which program may follow another."""

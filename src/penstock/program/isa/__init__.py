@@ -1,0 +1,1 @@
+"""Instructions, programs, and the encoding of both."""

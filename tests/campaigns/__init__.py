@@ -1,0 +1,1 @@
+"""Long random trials, each with a seed and a count: ``python -m tests.campaigns NAME``."""

@@ -1,0 +1,440 @@
+"""Interrupts at random moments of random scripts: nothing is lost, or the query says so.
+
+A script is run on the embedded engine once as it is, which counts the places where Python looks for
+signals in Penstock's code: where a function begins, and after a call of one that is written in C.
+Then it is run again with an interrupt at one of these places, or with two, or with a timer, and
+gone on with: a call that has moved the engine's position is not repeated, any other is. The rows,
+late tuples and dead letters must be the same. After one interrupt no query may have failed; after
+two, one that has says so, and all others have theirs. Wherever a call ends, and in some scripts
+from another thread all the time, every tuple is in the accounts once. In the end no thread of a
+flow is left.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.engines.local.engine import Engine
+from penstock.program.choose.flow import FlowChoice
+from penstock.program.isa.instructions import Install
+from penstock.streams.events import Tuples
+from penstock.streams.literals import physical_list
+from penstock.testing.replay import QueryOptions, has_join
+from tests.flows.ways import WAYS, Way
+from tests.random_aggregates import TIMES, aggregate_scripts
+from tests.random_scripts import Step, scripts
+from tests.test_random_aggregates import as_events
+from tests.test_random_scripts import plain
+from tests.thresholds import low_thresholds
+
+COUNT = 1000
+EACH = 20
+"""Interrupts of one script."""
+SOURCES = str(Path(ps.__file__).parent)
+WHERE = ("stored", "expired", "passed", "late", "dead", "shed")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the engine, and how many positions it takes."""
+
+    verb: str
+    given: Any = None
+    size: int = 0
+
+
+@dataclass
+class Found:
+    """What a run has given, by query."""
+
+    rows: dict[str, list[Any]] = field(default_factory=dict)
+    letters: dict[str, list[Any]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+    def of(self, name: str, ordered: bool) -> tuple[Any, Any]:
+        rows = self.rows.get(name, [])
+        return rows if ordered else sorted(rows, key=repr), sorted(self.letters.get(name, []))
+
+
+class Interrupts:
+    """Raises SIGINT at the given places, counted over all calls; counts them if there are none."""
+
+    def __init__(self, places: list[int]) -> None:
+        self._places = places
+        self.count = 0
+
+    @contextmanager
+    def during(self, call: Call) -> Iterator[None]:
+        sys.setprofile(self._look)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if code.co_name == "<genexpr>":
+            return  # what is raised where one is thrown away goes nowhere
+        if event in ("call", "c_return") and code.co_filename.startswith(SOURCES):
+            self.count += 1
+            if self.count in self._places and _is_finalizer(frame):
+                self._places = [*self._places, self.count + 1]  # what is raised here goes nowhere
+            elif self.count in self._places:
+                signal.raise_signal(signal.SIGINT)
+
+
+def _is_finalizer(frame: FrameType | None) -> bool:
+    """Whether a frame is below one that garbage collection has called."""
+    while frame is not None:
+        if frame.f_code is weakref.finalize.__call__.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Timer:
+    """Raises SIGINT some time after the first call that brings input."""
+
+    count = 0
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    @contextmanager
+    def during(self, call: Call) -> Iterator[None]:
+        seconds, self._seconds = self._seconds, self._seconds if not call.size else 0
+        try:
+            if call.size and seconds:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Driver:
+    """Makes the calls of a script, each until it is taken."""
+
+    def __init__(self, calls: list[Call], batch_rows: int, way: Way | None, path: Path) -> None:
+        self.engine = Engine(batch_rows=batch_rows, buffer_rows=10**6, compile_predicates=False)
+        self.engine._single_pushes.patience = 0
+        self.found = Found()
+        self.uneven: list[Any] = []
+        self.interrupts = 0
+        self._calls = calls
+        self._path = path
+        self._way = way
+        self._expected = 0
+
+    def run(self, interrupts: Interrupts | Timer) -> Found:
+        try:
+            for call in self._calls:
+                self._make(call, interrupts)
+            for call in (Call("wait"), Call("drain")):
+                self._make(call, interrupts)
+            self.look()
+            names = {query.name for query in self.engine.queries.values() if query.failure}
+            self.found.failed |= names
+        finally:
+            self.engine.close()
+        return self.found
+
+    def _make(self, call: Call, interrupts: Interrupts | Timer) -> None:
+        while True:
+            try:
+                with interrupts.during(call):
+                    self._do(call)
+            except KeyboardInterrupt:
+                self.interrupts += 1
+                self.look()
+                if not call.size or self.engine.position <= self._expected:
+                    continue  # nothing of it has happened, or once more is as once
+            except ps.QueryFailed as error:
+                self.found.failed.add(error.what.split("'")[1])
+                if not call.size:
+                    continue
+            self._expected += call.size
+            return
+
+    def _do(self, call: Call) -> None:
+        engine = self.engine
+        if call.verb == "feed":
+            engine.feed(call.given)
+        elif call.verb == "push":
+            engine.push(*call.given)
+        elif call.verb == "end":
+            engine.end()
+        elif call.verb == "wait":
+            engine.wait()
+        elif call.verb == "save":
+            engine.save(self._path)
+        elif call.verb == "restore":
+            self._restore()
+        else:
+            for query in (*engine.dropped, *engine.queries.values()):
+                self._drain(query)
+
+    def _restore(self) -> None:
+        for query in self.engine.dropped:
+            self._drain(query)  # what has been dropped is not saved
+        self.engine.save(self._path)
+        again = ps.restore(str(self._path))
+        self.engine.close()
+        self.engine = again
+        self.engine._single_pushes.patience = 0
+
+    def _drain(self, query: Any) -> None:
+        name = query.name
+        for result in query.drain():
+            columns = [physical_list(column) for column in result.batch.columns]
+            values = [tuple(map(plain, row)) for row in zip(*columns, strict=True)]
+            rows = zip(result.positions.tolist(), values, strict=True)
+            self.found.rows.setdefault(name, []).extend(rows)
+        letters = [(x.kind, x.position, x.stream, x.text) for x in query.drain_letters()]
+        self.found.letters.setdefault(name, []).extend(letters)
+
+    def look(self) -> None:
+        """Find accounts that are not even."""
+        for query in (*self.engine.dropped, *self.engine.queries.values()):
+            for account in query.metrics()["accounts"]:
+                if account["in"] != sum(account[kind] for kind in WHERE):
+                    self.uneven.append((query.name, account))
+
+
+def calls_of(steps: list[Step], way: Way | None, chance: random.Random) -> list[Call]:
+    """The calls that a script becomes: several events at once, or single tuples."""
+    calls: list[Call] = []
+    waiting: list[Any] = []
+
+    def feed() -> None:
+        if waiting:
+            calls.append(Call("feed", list(waiting), sum(map(_size, waiting))))
+            waiting.clear()
+
+    streams = {"R", "S"}
+    for event in as_events(steps, TIMES["int64"]):
+        if event is None:
+            feed()
+            calls.append(Call("end", None, len(streams)))
+            streams.clear()
+        elif isinstance(event, Tuples) and len(event) and chance.random() < 0.4:
+            feed()
+            values = [physical_list(column)[0] for column in event.batch.columns]
+            row = dict(zip(event.batch.schema.names, values, strict=True))
+            calls.append(Call("push", (event.stream, [row]), 1))
+        else:
+            if type(event).__name__ == "End":
+                streams.discard(event.stream)
+            waiting.append(_sharing(event, way))
+            if chance.random() < 0.3:
+                feed()
+        then = chance.random()
+        if then < 0.2:
+            feed()
+            calls.append(
+                Call(chance.choice(("drain", "drain", "drain", "wait", "save", "restore")))
+            )
+    feed()
+    return calls
+
+
+def _size(event: Any) -> int:
+    return len(event) if isinstance(event, Tuples) else 1
+
+
+def _sharing(event: Any, way: Way | None) -> Any:
+    if not isinstance(event, Install) or way is None:
+        return event
+    choice: FlowChoice = way.choice()
+    asked = QueryOptions(None, None, choice)
+    asked = asked if has_join(event.text) else asked.without_join()
+    return replace(event, flow=asked.flow)
+
+
+SPECIAL = ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")
+
+
+def _inner(steps: list[Step], way: Way | None) -> list[Step]:
+    """The script with joins that the flow has."""
+    if way is None or way.every_kind:
+        return steps
+    changed = []
+    for step in steps:
+        if step.verb in ("install", "change", "derive"):
+            for kind in SPECIAL:
+                step = replace(step, value=step.value.replace(kind, "JOIN"))
+        changed.append(step)
+    return changed
+
+
+SCRIPTS = st.one_of(
+    scripts(),
+    scripts(count_windows=True),
+    scripts(count_windows=True),
+    scripts(derived=True),
+    aggregate_scripts(),
+    aggregate_scripts(derived=True),
+)
+
+
+class Trial:
+    """A script, and what it gives when nothing interrupts it."""
+
+    def __init__(
+        self, steps: list[Step], way: Way | None, batch_rows: int, chance: random.Random
+    ) -> None:
+        steps = [step for step in _inner(steps, way) if step.verb != "refuse"]
+        self._steps = steps
+        self._batch_rows, self._way = batch_rows, way
+        self._folder = tempfile.TemporaryDirectory()
+        self.calls = calls_of(steps, way, chance)
+        counting = Interrupts([])
+        first = self._driver()
+        self.expected = first.run(counting)
+        self.places = counting.count
+        assert first.uneven == [], first.uneven
+
+    def _driver(self) -> Driver:
+        return Driver(self.calls, self._batch_rows, self._way, Path(self._folder.name, "state"))
+
+    def wrong(self, interrupts: Interrupts | Timer, may_fail: bool, watched: bool) -> str | None:
+        """What is wrong with a run that is interrupted; None: nothing."""
+        driver = self._driver()
+        with _watching(driver) if watched else _alone():
+            try:
+                found = driver.run(interrupts)
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+        if driver.uneven:
+            return f"accounts that are not even: {driver.uneven[:2]}"
+        more = found.failed - self.expected.failed
+        if more and not may_fail:
+            return f"failed: {sorted(more)}"
+        for name in self.expected.rows.keys() | self.expected.letters.keys():
+            ordered = self._way is None
+            wanted, got = self.expected.of(name, ordered), found.of(name, ordered)
+            if wanted != got and name not in found.failed and not self._reads(name, found.failed):
+                return f"query {name}: {wanted} expected, {got} found"
+        return None
+
+    def _reads(self, name: str, failed: set[str]) -> bool:
+        """Whether a query reads a stream that is derived by one that has failed."""
+        return bool(failed & {"D", "E"}) and name not in failed
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _watching(driver: Driver) -> Iterator[None]:
+    """Another thread looks at the accounts all the time."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            driver.look()
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def run(first: int, count: int) -> int:
+    """Interrupt scripts ``count`` times; returns how often something was wrong."""
+    wrong = made = 0
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+
+    @seed(first)
+    @settings(
+        max_examples=math.ceil(count / EACH),
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        SCRIPTS,
+        st.sampled_from((None, None, None, *WAYS)),
+        st.sampled_from((1, 2, 7, 1000)),
+        st.integers(0, 2**32),
+    )
+    def scripts_of(steps: list[Step], way: Way | None, batch_rows: int, number: int) -> None:
+        nonlocal wrong, made
+        if made >= count:
+            return
+        chance = random.Random(number)
+        try:
+            trial = Trial(steps, way, batch_rows, chance)
+        except ps.InputError:  # what sorts the rows of a join is not for a flow without order
+            trial = Trial(steps, None, batch_rows, chance)
+        for _ in range(min(EACH, count - made)):
+            made += 1
+            kind = chance.random()
+            places = sorted(chance.randint(1, trial.places) for _ in range(2))
+            how: Interrupts | Timer = Interrupts(places[:1])
+            if 0.65 <= kind < 0.8:
+                how = Interrupts([places[0], places[0] + chance.randint(1, 40)])
+            elif 0.8 <= kind < 0.9:
+                how = Interrupts(places)
+            elif kind >= 0.9:
+                how = Timer(chance.uniform(1e-5, 0.03))
+            said = trial.wrong(how, 0.65 <= kind < 0.9, kind < 0.1)
+            if said is not None:
+                wrong += 1
+                print(f"interrupt {made} ({kind:.3f}, {places}, {way}, {batch_rows}): {said}")
+                for call in trial.calls:
+                    print(f"    {call}"[:300])
+                for step in steps:
+                    print(f"    {step.verb} {step.subject} {step.value}")
+            if made % 500 == 0:
+                print(f"{made} interrupts, {wrong} wrong", flush=True)
+
+    try:
+        with low_thresholds():
+            scripts_of()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    left = threads_left()
+    if left:
+        print(f"threads are left: {left}")
+    return wrong + len(left)
+
+
+def threads_left(known: Collection[threading.Thread] = (), patience: float = 10.0) -> list[str]:
+    """The threads of flows that have not ended, though nothing refers to their engine.
+
+    ``known`` are those of engines that something else may refer to.
+    """
+    gc.collect()
+    until = time.monotonic() + patience
+    flows = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("penstock ") and thread not in known
+    ]
+    for thread in flows:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [thread.name for thread in flows if thread.is_alive()]

@@ -1,0 +1,1 @@
+"""Blocks that are defined outside the package."""

@@ -1,0 +1,24 @@
+"""Thresholds that tests lower, so that a few tuples meet what only thousands would otherwise."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from penstock import tuning
+
+
+def low_thresholds(**more: float) -> AbstractContextManager[None]:
+    """Indexes are used from the second tuple on, however little they help; windows are packed.
+
+    Small batches are taken by the compiled call from the first one on. ``more`` has other tuning
+    constants to give for as long.
+    """
+    low = {
+        "longest_tail": 1,
+        "entries_in_cache": 1,
+        "candidate_share": 2.0,
+        "tuples_to_pack": 1,
+        "batches_to_compile": 0,
+        "longest_pause": 1,
+    }
+    return tuning.given(**(low | more))
