@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,6 +214,8 @@ def _start(master: str) -> SparkSession:
         server: Any = spark.sparkContext._accumulatorServer
         server.handle_error = _connection_failed
         logging.getLogger().addFilter(_is_no_lost_connection)
+        # A program that ends after an interrupted close() ends the JVM while it is being stopped.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
         return spark
     except EnvironmentProblem:
         raise
