@@ -83,10 +83,13 @@ class EntryIndex:
     that the side still holds, at index 0 of its columns.
     """
 
-    def __init__(self, predicate: Predicate, stored_side: int, kernel: str) -> None:
+    def __init__(
+        self, predicate: Predicate, stored_side: int, kernel: str, one_partner: bool = False
+    ) -> None:
+        """``one_partner``: its probes stop at a partner, or pass over entries that had one."""
         self._predicate = predicate
         self.side = stored_side
-        self._options = IndexOptions(predicate, stored_side, kernel)
+        self._options = IndexOptions(predicate, stored_side, kernel, one_partner)
         self.choice = IndexChoice()
         self.segments: tuple[Segment, ...] = ()
         """Oldest first; another tuple whenever they change, so that readers can tell."""
@@ -378,9 +381,12 @@ class IndexChoice:
 class IndexOptions:
     """What one stored side can be indexed by, given the predicate and the ``kernel`` asked for."""
 
-    def __init__(self, predicate: Predicate, stored_side: int, kernel: str) -> None:
+    def __init__(
+        self, predicate: Predicate, stored_side: int, kernel: str, one_partner: bool
+    ) -> None:
         self._predicate = predicate
         self._side = stored_side
+        self._one_partner = one_partner
         found = constraints(predicate, stored_side)
         text = {"code", "truth"}
         keys = predicate.keys[stored_side]
@@ -411,7 +417,8 @@ class IndexOptions:
             for s, p in self._equal:
                 same &= theirs[p][:, None] == ours[s]
             best = (max(float(same.mean()) - 1e-9, 0.0), IndexChoice(self._equal))
-            if best[0] > TUNING.candidate_share:
+            # Equal entries cost nothing if one partner is enough; the others of a scan would.
+            if best[0] > TUNING.candidate_share and not self._one_partner:
                 best = (TUNING.candidate_share, IndexChoice())
         shares = sorted(self._shares(ours, theirs), key=lambda pair: pair[0])
         for share, dim in shares[:1]:
