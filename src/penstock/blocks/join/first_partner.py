@@ -96,8 +96,10 @@ class FirstPartnerSearch:
         tally.probed[1] += b - a
         jumps, chosen = self._jumps(), np.arange(a, b, dtype=np.int64)
         exact = not self._matcher.has_residual()
+        # Even memory that is never written is not free, so there is no room for every tuple.
+        enough = min(max(SMALL_PART, 4 * (b - a)), TUNING.pairs_per_step)
         parts = self._matcher.unsettled(
-            probes, a, b, jumps, lambda: TUNING.pairs_per_step if exact else self._room, tally
+            probes, a, b, jumps, lambda: enough if exact else self._room, tally
         )
         for pairs in parts:
             found, passed = self._passed(self._right, probes, chosen, pairs, tally)

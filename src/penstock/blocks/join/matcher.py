@@ -315,9 +315,11 @@ class Matcher:
         self, side: JoinSide, probes: Probes, chosen: Indices, most: int, tally: Tally
     ) -> Pairs:
         """Up to ``most`` partners of each chosen probe, by the kernel alone."""
-        search = self._first_matches(
-            side, probes, probes.lo[chosen], probes.hi[chosen], probes.columns.take(chosen)
-        )
+        if len(chosen) == len(probes.lo):
+            lo, hi, columns = probes.lo, probes.hi, probes.columns
+        else:
+            lo, hi, columns = probes.lo[chosen], probes.hi[chosen], probes.columns.take(chosen)
+        search = self._first_matches(side, probes, lo, hi, columns)
         pairs = search.partners(most)
         self._count(search, tally)
         return pairs

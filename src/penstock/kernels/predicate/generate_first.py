@@ -102,7 +102,7 @@ def _in_ranges(scan: str, in_bucket: bool) -> str:
         if lo[i] >= last or hi[i] <= first:
             continue
         low, high = lo[i] - first, hi[i] - first
-        name = (np.int64(i) << 32) + first
+        name = (np.int64(names[i]) << 32) + first
         whole = columns == 1 and x1[i] - x0[i] >= {FEW_CELLS}
         for x in range(x0[i], x0[i] + 1 if whole else x1[i] + 1):
             s = np.int64(offsets[x * columns + y0[i]])
@@ -134,18 +134,19 @@ def kernel({arguments}, {parts.parameters}):
 '''
 
 
-IN_BUCKETS = "first, last, x0, x1, y0, y1, columns, offsets, entries"
+IN_BUCKETS = "names, first, last, x0, x1, y0, y1, columns, offsets, entries"
 
 
 def generate_for_probes(predicate: Predicate, shape: Shape, in_bucket: bool) -> str:
     """The source of a kernel that finds up to ``wanted[i]`` partners of probe ``i``.
 
     Arguments: the probe to start from, the live ranges, the number of partners wanted, of which
-    those that are found are subtracted; in a bucket as for ``generate_bucket``, without names;
-    then as for ``generate``. If the pairs do not fit, those of the last probe are left out.
+    those that are found are subtracted; in a bucket as for ``generate_bucket``; then as for
+    ``generate``. If the pairs do not fit, those of the last probe are left out.
     """
     parts = _parts(predicate, shape, in_bucket)
     entry = "np.int64(entries[j])" if in_bucket else "j"
+    probe = "names[i]" if in_bucket else "i"
     scan = f"""
 size = {SMALLEST_BLOCK}
 while s < e and more > 0:
@@ -172,7 +173,7 @@ while s < e and more > 0:
 """
     arguments = f"start, lo, hi, wanted, {IN_BUCKETS}" if in_bucket else "start, lo, hi, wanted"
     ranges = _in_ranges(scan, in_bucket)
-    return _source(arguments, "more = wanted[i]", ranges, "wanted[i] = more", parts)
+    return _source(arguments, f"more = wanted[{probe}]", ranges, f"wanted[{probe}] = more", parts)
 
 
 def generate_for_entries(predicate: Predicate, shape: Shape, in_bucket: bool) -> str:
@@ -180,8 +181,8 @@ def generate_for_entries(predicate: Predicate, shape: Shape, in_bucket: bool) ->
 
     Arguments: the probe to start from, the live ranges, the jumps of the stored tuples, and whether
     a match ``settles`` a tuple at once, so that later probes pass over it; in a bucket the jumps of
-    the segment, which has its tuples in another order, and as for ``generate_bucket``, without
-    names; then as for ``generate``. A tuple that the segment does not know to be settled is looked
+    the segment, which has its tuples in another order, and as for ``generate_bucket``; then as for
+    ``generate``. A tuple that the segment does not know to be settled is looked
     up when it matches. If the pairs do not fit, those of the last probe are left out, unless they
     are settled.
     """
@@ -199,7 +200,7 @@ def generate_for_entries(predicate: Predicate, shape: Shape, in_bucket: bool) ->
     scan = f"""
 size = {SMALLEST_BLOCK} // 2
 t = s
-while True:
+while t < e:
     u = t
     while u < {here}.shape[0] and {here}[u] != 0:
         u += {here}[u]

@@ -90,6 +90,8 @@ class Layout(Protocol):
     """The number of buckets."""
     columns: int
     """Buckets per row; 1 if there are no rows."""
+    one_region: bool
+    """Whether all probes that match an entry are in one region."""
 
     def place(self, stored: KeyColumns) -> Array:
         """The bucket of each entry."""

@@ -3,7 +3,8 @@
 See :mod:`penstock.kernels.predicate.generate_first` for what the kernels do, and for jumps. Both
 searches go through the segments of an index, if there is one, and then through what follows them.
 An entry is in one segment only, so the probes that meet it do so in their own order, whatever the
-order of the segments.
+order of the segments. In large segments probes search by region, if all that match an entry are in
+one region, or if the order of probes does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy.typing as npt
 from penstock.kernels.merging import ranges_from
 from penstock.kernels.predicate.generate_first import generate_for_entries, generate_for_probes
 from penstock.kernels.predicate.predicate import Predicate
-from penstock.kernels.probe.buckets import KeyColumns, Segment
+from penstock.kernels.probe.buckets import Segment
+from penstock.kernels.probe.entry_index import OrderedProbes, ordered_probes
 from penstock.kernels.probe.nested_loop import Columns, Pairs, shape_of
 
 Array = npt.NDArray[Any]
@@ -52,8 +54,9 @@ class FirstMatches:
         """
         parts = []
         wanted = np.full(len(self.lo), most, np.int64)
+        probes = self._ordered(self.segments)
         for segment in (*self.segments, None):
-            kernel = self._kernel(generate_for_probes, segment, (wanted,))
+            kernel = self._kernel(generate_for_probes, probes, segment, (wanted,))
             start, room = 0, max(1024, len(self.lo))
             while kernel is not None and start < len(self.lo):
                 out = np.empty(room, np.int64)
@@ -71,9 +74,11 @@ class FirstMatches:
         caller settles entries, in ``jumps``, before it asks for the next part. ``room_of`` tells
         how many pairs the next part may have; one probe may have more.
         """
+        keep_order = all(segment.layout.one_region for segment in self.segments)
+        probes = self._ordered(self.segments if keep_order else ())
         for segment in (*self.segments, None):
             given = (jumps, settles) if segment is None else (jumps, settles, segment.jumps)
-            kernel = self._kernel(generate_for_entries, segment, given)
+            kernel = self._kernel(generate_for_entries, probes, segment, given)
             start, factor = 0, 1
             while kernel is not None and start < len(self.lo):
                 out = np.empty(factor * room_of(), np.int64)
@@ -83,9 +88,14 @@ class FirstMatches:
                 if found:
                     yield out[:found]
 
+    def _ordered(self, segments: Sequence[Segment]) -> OrderedProbes:
+        kinds = self.predicate.keys[1 - self.stored_side]
+        return ordered_probes(kinds, segments, self.lo, self.hi, self.probe)
+
     def _kernel(
         self,
         generate: Callable[..., str],
+        probes: OrderedProbes,
         segment: Segment | None,
         given: tuple[Any, ...],
     ) -> Callable[[int, Pairs], tuple[int, int]] | None:
@@ -94,21 +104,19 @@ class FirstMatches:
         It takes the probe to start from and the place for pairs, and returns their number and the
         probe to continue from.
         """
-        lo, hi = self.lo, self.hi
         where: tuple[Any, ...] = ()
-        stored = self.stored.flat()
         if segment is None:
+            probe, stored = self.probe, self.stored.flat()
             done = self.segments[-1].last - self.first if self.segments else 0
-            lo, hi = np.empty_like(lo), np.empty_like(hi)
+            lo, hi = np.empty_like(self.lo), np.empty_like(self.hi)
             if not ranges_from(done, self.lo, self.hi, (lo, hi)):
                 return None
         else:
+            lo, hi, probe = probes.lo, probes.hi, probes.columns
             layout, stored = segment.layout, segment.columns
-            ranges = layout.ranges(
-                KeyColumns(self.predicate.keys[1 - self.stored_side], self.probe.keys)
-            )
+            ranges = layout.ranges(probes.keys)
             where = (
-                segment.first - self.first, segment.last - self.first,
+                probes.names, segment.first - self.first, segment.last - self.first,
                 ranges.x0, ranges.x1, ranges.y0, ranges.y1, layout.columns,
                 segment.offsets, segment.order,
             )  # fmt: skip
@@ -120,7 +128,7 @@ class FirstMatches:
 
         def call(start: int, out: Pairs) -> tuple[int, int]:
             found, compared, done = function(
-                start, lo, hi, *given, *where, *self.probe.flat(), *stored, *self.constants, out
+                start, lo, hi, *given, *where, *probe.flat(), *stored, *self.constants, out
             )
             self.compared += int(compared)
             self.compared_in_segments += 0 if segment is None else int(compared)
