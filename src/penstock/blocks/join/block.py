@@ -9,6 +9,11 @@ self-join therefore meets itself once, when it arrives as the right side. Unmatc
 at the rank of the event that makes them expire, before the pairs of that event: no tuple that
 arrives at or after that rank can see them, so whether they are matched is settled by then.
 
+Of a left tuple of a semi or anti join only the first pair matters. Where the block finds the pairs
+itself, it looks for no other: a left tuple stops at any partner that it has when it arrives, and a
+right tuple sees only the left ones that have had none before its rank. So the pair that is found
+has the rank of the first one. See :mod:`penstock.blocks.join.first_partner`.
+
 The three steps of the procedure (scan, insert, invalidate) of Kang et al., as Teubner & Mueller
 2011 §2.2 give it, are the limit of this for runs of one tuple.
 """
@@ -40,6 +45,7 @@ from penstock.blocks.contract import (
 )
 from penstock.blocks.join.compiled_steps import BatchJoin, SingleJoin, Taken
 from penstock.blocks.join.core_figures import core_figures
+from penstock.blocks.join.first_partner import FirstPartnerSearch
 from penstock.blocks.join.flow_front import FlowFront
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import (
@@ -51,7 +57,13 @@ from penstock.blocks.join.matcher import (
     by_rank,
     ties,
 )
-from penstock.blocks.join.output import Expiring, OutputPunctuations, Unmatched, expiring
+from penstock.blocks.join.output import (
+    ONE_PARTNER,
+    Expiring,
+    OutputPunctuations,
+    Unmatched,
+    expiring,
+)
 from penstock.blocks.join.parallel_probe import CoreThreads, ParallelProbe
 from penstock.blocks.join.partner_search import FoundPairs, PartnerSearch
 from penstock.blocks.join.side import JoinSide, KeyValues
@@ -165,10 +177,15 @@ class JoinBlock:
         for side in self.sides:
             side.stores_keys = search is None
             side.track(False, search is not None)
-        self.matcher = Matcher(self.sides, self.failures, loader(site.compiles))
+        one_partner = self.kind in ONE_PARTNER and search is None
+        self.matcher = Matcher(self.sides, self.failures, loader(site.compiles), one_partner)
         if search is not None:
             self.front = FlowFront(search, self.sides, self.matcher, self.latency)
-        self._stepwise_search = StepwiseSearch(self.matcher, self.sides)
+        self._search: StepwiseSearch | FirstPartnerSearch
+        self._search = StepwiseSearch(self.matcher, self.sides)
+        if one_partner:
+            left.pass_over_matched()
+            self._search = FirstPartnerSearch(self.matcher, self.sides)
         self.threads = threads
         self._parallel_probe = (
             None if threads is None else ParallelProbe(threads, self.matcher, self.sides)
@@ -442,7 +459,7 @@ class JoinBlock:
         if self._parallel_probe is None or not self._parallel_probe.sweeps(probes):
             self._each(lambda side: self._index(side, probes[side.index]), large)
         if self._parallel_probe is None:
-            for found, start, stop in self._stepwise_search.found(probes, ranks.count):
+            for found, start, stop in self._search.found(probes, ranks.count):
                 found = self._unmatched.added(self._mark(found), gone, start, stop)
                 if len(found):
                     yield self._gather(found, ranks)
@@ -576,8 +593,9 @@ class JoinBlock:
         return run if self._share is None else replace(run, ties=ties(found, ranks))
 
     def _mark(self, found: RankedPairs) -> RankedPairs:
+        found = self._unmatched.mark(found)
         self.matches += len(found)
-        return self._unmatched.mark(found)
+        return found
 
     # -- output -----------------------------------------------------------------------------
 
@@ -586,6 +604,6 @@ class JoinBlock:
         padded = self.kind in ("left", "right", "full")
         left, right = self.sides
         inputs = [left.rows.take(found.left, self.columns[0], padded)]
-        if self.kind not in ("semi", "anti"):
+        if self.kind not in ONE_PARTNER:
             inputs.append(right.rows.take(found.right, self.columns[1], padded))
         return Run(tuple(inputs), positions)

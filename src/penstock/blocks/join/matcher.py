@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
+from penstock.kernels.probe.first_match import FirstMatches
 from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs, split
 from penstock.kernels.probe.sweep import Arrivals, sweep
 from penstock.program.isa.block_instructions import JoinStreams
@@ -106,10 +107,18 @@ class Tally:
 class Matcher:
     """The current predicate of a join block."""
 
-    def __init__(self, sides: tuple[JoinSide, JoinSide], failures: Failures, load: Loader) -> None:
+    def __init__(
+        self,
+        sides: tuple[JoinSide, JoinSide],
+        failures: Failures,
+        load: Loader,
+        one_partner: bool = False,
+    ) -> None:
+        """``one_partner``: one partner of a left tuple is enough."""
         self._sides = sides
         self.failures = failures
         self._load = load
+        self._one_partner = one_partner
         self.dictionary = Dictionary()
         self.comparisons = 0
 
@@ -117,6 +126,7 @@ class Matcher:
         """Take another predicate. The keys of stored tuples are recomputed."""
         self._filters = instruction.filters
         self.predicate = Predicate.of(instruction.compiled, self._load)
+        self._no_predicate = Predicate.of(TRUE, self._load)
         self._computes = has_arithmetic(self.predicate.condition)
         self._residual = Residual.of(instruction.residual)
         # What takes the kernel's place when its sums might overflow.
@@ -136,7 +146,8 @@ class Matcher:
             keys = self.predicate.keys[side.index]
             index = None
             if self._kernel_name != "nested-loop" and keys and side.stores_keys:
-                index = EntryIndex(self.predicate, side.index, self._kernel_name)
+                name = self._kernel_name
+                index = EntryIndex(self.predicate, side.index, name, self._one_partner)
             usable = index is not None and index.usable
             side.set_keys(
                 self._filters[side.index], keys, self.dictionary, index if usable else None
@@ -285,11 +296,103 @@ class Matcher:
         seqs, partners, which = named = three(len(found))
         stored, first = other.entry_numbers()
         name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, probes.ranks, named)
-        residual = self._residual if self.in_range() else self._everything
+        residual = self._rest()
         if residual.condition != TRUE and len(seqs):
             passed = np.flatnonzero(self._passes(residual, side, seqs, partners, tally.failures))
             seqs, partners, which = seqs[passed], partners[passed], which[passed]
         return seqs, partners, which
+
+    # -- one partner ------------------------------------------------------------------------
+
+    def has_residual(self) -> bool:
+        """Whether there is a rest of the predicate, after the kernel."""
+        return self._rest().condition != TRUE
+
+    def _rest(self) -> Residual:
+        return self._residual if self.in_range() else self._everything
+
+    def partners(
+        self, side: JoinSide, probes: Probes, chosen: Indices, most: int, tally: Tally
+    ) -> Pairs:
+        """Up to ``most`` partners of each chosen probe, by the kernel alone."""
+        if len(chosen) == len(probes.lo):
+            lo, hi, columns = probes.lo, probes.hi, probes.columns
+        else:
+            lo, hi, columns = probes.lo[chosen], probes.hi[chosen], probes.columns.take(chosen)
+        search = self._first_matches(side, probes, lo, hi, columns)
+        pairs = search.partners(most)
+        self._count(search, tally)
+        return pairs
+
+    def unsettled(
+        self,
+        probes: Probes,
+        a: int,
+        b: int,
+        jumps: npt.NDArray[np.int32],
+        room_of: Callable[[], int],
+        tally: Tally,
+    ) -> Iterator[Pairs]:
+        """The pairs of right probes ``a .. b - 1`` with unsettled entries, by the kernel alone.
+
+        Without a residual, that settles the entries. See :class:`FirstMatches` for the parts.
+        """
+        search = self._first_matches(
+            self._sides[1], probes, probes.lo[a:b], probes.hi[a:b], probes.columns.part(a, b)
+        )
+        yield from search.unsettled(jumps, not self.has_residual(), room_of)
+        self._count(search, tally)
+
+    def _first_matches(
+        self, side: JoinSide, probes: Probes, lo: Indices, hi: Indices, columns: Columns
+    ) -> FirstMatches:
+        other, stored = self._sides[1 - side.index], probes.stored
+        if not self.in_range():
+            none, bare = self._no_predicate, Columns([], [], columns.lower, columns.upper)
+            stored = Columns([], [], stored.lower, stored.upper)
+            return FirstMatches(none, (), other.index, (), 0, lo, hi, bare, stored)
+        segments = () if other.entry_index is None else other.entry_index.segments
+        return FirstMatches(
+            self.predicate,
+            self._constants,
+            other.index,
+            segments,
+            other.first_entry,
+            lo,
+            hi,
+            columns,
+            stored,
+        )
+
+    def _count(self, search: FirstMatches, tally: Tally) -> None:
+        """Count the comparisons of a search, and let the index learn from it."""
+        tally.comparisons += search.compared
+        other = self._sides[search.stored_side]
+        if other.entry_index is not None and search.segments:
+            live, indexed = live_total(search.lo, search.hi), search.compared_in_segments
+            nothing = np.empty(0, np.int64)
+            stats = SearchStats(nothing, search.compared, indexed, 0, len(search.lo), live)
+            count = len(search.stored.keys[0])
+            tally.searches.append((other.entry_index, stats, other.first_entry, count))
+
+    def named(
+        self, side: JoinSide, probes: Probes, chosen: Indices, pairs: Pairs, tally: Tally
+    ) -> tuple[tuple[Indices, Indices, Indices], Indices]:
+        """The pairs of a kernel that pass the residual, and which of the given they are.
+
+        As sequence numbers of the chosen probes, of their partners, and ranks.
+        """
+        seqs, partners, which = named = three(len(pairs))
+        stored, first = self._sides[1 - side.index].entry_numbers()
+        numbers = probes.numbers[chosen]
+        name_pairs(pairs, numbers, probes.first_seq, stored, first, probes.ranks, named)
+        rest = self._rest()
+        if rest.condition == TRUE or not len(pairs):
+            return named, np.arange(len(pairs), dtype=np.int64)
+        passed = np.flatnonzero(self._passes(rest, side, seqs, partners, tally.failures))
+        return (seqs[passed], partners[passed], which[passed]), passed
+
+    # -- a sweep ----------------------------------------------------------------------------
 
     def can_sweep(self, probes: Sequence[Probes | None]) -> bool:
         """Whether :meth:`sweep` can take the place of :meth:`match` for these probes."""
@@ -448,6 +551,10 @@ class RankedPairs:
     def part(self, start: int, stop: int) -> RankedPairs:
         """A slice of the rows."""
         return RankedPairs(self.left[start:stop], self.right[start:stop], self.ranks[start:stop])
+
+    def taken(self, chosen: Indices) -> RankedPairs:
+        """The rows at these indices."""
+        return RankedPairs(self.left[chosen], self.right[chosen], self.ranks[chosen])
 
 
 NOTHING = RankedPairs(*(np.empty(0, np.int64) for _ in range(3)))

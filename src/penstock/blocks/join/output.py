@@ -25,6 +25,8 @@ from penstock.streams.windows import Range, Rows
 Indices = npt.NDArray[np.int64]
 NEVER = np.iinfo(np.int64).max
 LEFT_UNMATCHED = frozenset({"left", "full", "anti"})
+ONE_PARTNER = frozenset({"semi", "anti"})
+"""The kinds of join for which one partner of a left tuple is enough."""
 RIGHT_UNMATCHED = frozenset({"right", "full"})
 
 
@@ -148,22 +150,20 @@ class Unmatched:
         return Expiring(chosen + side.rows.first, nothing, nothing > 0, side.arrived.view()[chosen])
 
     def mark(self, found: RankedPairs) -> RankedPairs:
-        """Mark the tuples of pairs; of a semi join keep only each left tuple's first match."""
+        """Mark the tuples of pairs; of SEMI and ANTI keep only each left tuple's first match."""
         if self.kind == "inner" or not len(found.left):
             return found
         left, right = self.sides
         first: Indices | None = None
         if left.matched is not None:
             matched, where = left.matched.view(), found.left - left.rows.first
-            if self.kind == "semi":
+            if self.kind in ONE_PARTNER:
                 first = np.sort(np.unique(where, return_index=True)[1])
                 first = first[~matched[where[first]]]
             matched[where] = True
         if right.matched is not None:
             right.matched.view()[found.right - right.rows.first] = True
-        if first is None:
-            return found
-        return RankedPairs(found.left[first], found.right[first], found.ranks[first])
+        return found if first is None else found.taken(first)
 
     def added(
         self, found: RankedPairs, gone: list[Expiring | None], start: int, stop: int
@@ -221,7 +221,7 @@ class OutputPunctuations:
 
     def _time_column(self, side: JoinSide) -> int | None:
         """The output column of a side's time; None if it cannot be punctuated."""
-        hidden = self.kind in ("semi", "anti") and side.index == 1
+        hidden = self.kind in ONE_PARTNER and side.index == 1
         if hidden or side.time is None or not isinstance(side.window, Range):
             return None
         columns = self.columns[side.index]

@@ -122,6 +122,9 @@ class JoinSide:
         self.expiry = Buffer(clock.dtype)
         self.matched: Buffer | None = None
         self.arrived: Buffer | None = None
+        self.jumps: Buffer | None = None
+        """Of the left side of semi and anti joins, for each key: 0 or, if its tuple is matched, a
+        distance; see :mod:`penstock.kernels.predicate.generate_first`."""
         self.filter: Expression = TRUE
         self._filters = False
         self.columns: list[KeyColumn] = []
@@ -136,6 +139,10 @@ class JoinSide:
             self.matched = Buffer(np.dtype(np.bool_))
         if arrivals and self.arrived is None:
             self.arrived = Buffer(np.dtype(np.int64))
+
+    def pass_over_matched(self) -> None:
+        """Let probes pass over tuples that are matched."""
+        self.jumps = Buffer(np.dtype(np.int32))
 
     def set_window(self, window: Window, time: TimeAttribute | None) -> None:
         """Take a window of this size. What has expired stays expired."""
@@ -182,12 +189,19 @@ class JoinSide:
         self.dropped[0] = 0
         self.seqs = None if condition == TRUE and self.share is None else Buffer(np.dtype(np.int64))
         self.columns = [KeyColumn(key) for key in keys]
+        if self.jumps is not None:
+            self.pass_over_matched()
         seq = self.rows.first
         counted = self.failures.count
         for batch in self.rows.batches():
             self._store(self.keyed(batch, dictionary), seq, batch.num_rows)
             seq += batch.num_rows
         self.failures.count = counted  # these tuples were counted when they arrived
+        if self.jumps is not None and self.matched is not None:
+            matched = self.matched.view()
+            if self.seqs is not None:
+                matched = matched[self.seqs.view() - self.rows.first]
+            self.jumps.replace(matched.astype(np.int32))
 
     # -- arrival ----------------------------------------------------------------------------
 
@@ -246,6 +260,9 @@ class JoinSide:
                 mine = np.flatnonzero(self.share.owns(numbers))
                 keyed, passed = keyed.only(mine), passed[mine]
             self.seqs.append(passed + first)
+            count = len(passed)
+        if self.jumps is not None:
+            self.jumps.append(np.zeros(count, np.int32))
         for column, values, valid in zip(self.columns, keyed.values, keyed.valid, strict=True):
             if self.stores_keys:
                 column.append(values, valid)
@@ -358,6 +375,8 @@ class JoinSide:
         if self.seqs is not None:
             dropped = int(np.searchsorted(self.seqs.view(), first))
             self.seqs.drop(dropped)
+        if self.jumps is not None:
+            self.jumps.drop(dropped)
         self.dropped[0] += dropped
         for key in self.columns:
             key.values.drop(dropped)
@@ -432,7 +451,7 @@ class JoinSide:
         return self.rows.nbytes + index + sum(buffer.nbytes for buffer in self._buffers())
 
     def _buffers(self) -> list[Buffer]:
-        buffers = [self.times, self.expiry, self.matched, self.arrived, self.seqs]
+        buffers = [self.times, self.expiry, self.matched, self.arrived, self.jumps, self.seqs]
         for column in self.columns:
             buffers += [column.values, column.valid]
         return [buffer for buffer in buffers if buffer is not None]

@@ -77,6 +77,8 @@ class Scale:
 class GridLayout:
     """Buckets in one or two dimensions, for range conditions."""
 
+    one_region = False
+
     def __init__(self, dims: Sequence[Dimension], stored: KeyColumns, widths: list[float]) -> None:
         """``widths`` are those of the probes' ranges, in each dimension."""
         self._dims = dims

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,6 +90,8 @@ class Layout(Protocol):
     """The number of buckets."""
     columns: int
     """Buckets per row; 1 if there are no rows."""
+    one_region: bool
+    """Whether all probes that match an entry are in one region."""
 
     def place(self, stored: KeyColumns) -> Array:
         """The bucket of each entry."""
@@ -120,9 +123,16 @@ class Segment:
     def __len__(self) -> int:
         return self.last - self.first
 
+    @cached_property
+    def jumps(self) -> Array:
+        """For each entry, 0 or a distance (:mod:`penstock.kernels.predicate.generate_first`)."""
+        return np.zeros(len(self.order), np.int32)
+
     @property
     def nbytes(self) -> int:
-        return int(self.offsets.nbytes + self.order.nbytes + sum(c.nbytes for c in self.columns))
+        jumps = self.order.nbytes if "jumps" in self.__dict__ else 0
+        columns = sum(column.nbytes for column in self.columns)
+        return int(self.offsets.nbytes + self.order.nbytes + jumps + columns)
 
 
 def make_segment(

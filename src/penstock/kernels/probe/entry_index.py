@@ -18,7 +18,7 @@ import numpy.typing as npt
 from penstock.kernels.merging import ranges_from
 from penstock.kernels.predicate.constraints import Constraint, Dimension, constraints, dimensions
 from penstock.kernels.predicate.generate import generate_bucket
-from penstock.kernels.predicate.predicate import Predicate
+from penstock.kernels.predicate.predicate import Key, Predicate
 from penstock.kernels.probe.band_index import GridLayout, limits, slack_of
 from penstock.kernels.probe.buckets import (
     KeyColumns,
@@ -83,10 +83,14 @@ class EntryIndex:
     that the side still holds, at index 0 of its columns.
     """
 
-    def __init__(self, predicate: Predicate, stored_side: int, kernel: str) -> None:
+    def __init__(
+        self, predicate: Predicate, stored_side: int, kernel: str, one_partner: bool = False
+    ) -> None:
+        """``one_partner``: its probes stop at a partner, or pass over entries that had one."""
         self._predicate = predicate
         self.side = stored_side
-        self._options = IndexOptions(predicate, stored_side, kernel)
+        self._kinds = predicate.keys[1 - stored_side]
+        self._options = IndexOptions(predicate, stored_side, kernel, one_partner)
         self.choice = IndexChoice()
         self.segments: tuple[Segment, ...] = ()
         """Oldest first; another tuple whenever they change, so that readers can tell."""
@@ -230,7 +234,7 @@ class EntryIndex:
         """As :meth:`find`, but changes nothing: threads may search at the same time."""
         parts: list[Pairs] = []
         segments, candidates, most = self.segments, 0, 0
-        probes = self._probes(segments, lo, hi, probe)
+        probes = ordered_probes(self._kinds, segments, lo, hi, probe)
         kernel = self._kernel(probe, stored) if segments else None
         for segment in segments:
             found, more = self._search_segment(kernel, segment, first, probes, constants, capacity)
@@ -290,24 +294,9 @@ class EntryIndex:
         capacity: int,
     ) -> tuple[Pairs | None, int]:
         """As :meth:`find`, in one segment only; pairs are in any order."""
-        probes = self._probes([segment], lo, hi, probe)
+        probes = ordered_probes(self._kinds, [segment], lo, hi, probe)
         kernel = self._kernel(probe, stored)
         return self._search_segment(kernel, segment, 0, probes, constants, capacity)
-
-    def _probes(
-        self, segments: Sequence[Segment], lo: Indices, hi: Indices, probe: Columns
-    ) -> _Probes:
-        """The probes in the order in which they search the segments."""
-        side = 1 - self.side
-        largest = max(segments, key=len, default=None)
-        order = np.arange(len(lo), dtype=np.int32)
-        if largest is not None and len(largest) > TUNING.entries_in_cache and len(lo) > 1:
-            # Probes of one region one after another, so that its entries stay in the cache.
-            where, regions = largest.layout.regions(self._key_columns(side, probe.keys))
-            group(where, np.empty(regions + 2, np.uint32), order)
-            lo, hi = gathered(lo, order), gathered(hi, order)
-            probe = probe.take(order)
-        return _Probes(order, lo, hi, probe, self._key_columns(side, probe.keys))
 
     def _kernel(self, probe: Columns, stored: Columns) -> Any:
         """The function that searches a segment."""
@@ -321,7 +310,7 @@ class EntryIndex:
         function: Any,
         segment: Segment,
         first: int,
-        probes: _Probes,
+        probes: OrderedProbes,
         constants: Sequence[np.generic],
         capacity: int,
     ) -> tuple[Pairs | None, int]:
@@ -344,7 +333,7 @@ class EntryIndex:
 
 
 @dataclass(frozen=True)
-class _Probes:
+class OrderedProbes:
     """Probes in the order in which they search; ``names`` are their indices in the batch."""
 
     names: Array
@@ -352,6 +341,21 @@ class _Probes:
     hi: Indices
     columns: Columns
     keys: KeyColumns
+
+
+def ordered_probes(
+    kinds: Sequence[Key], segments: Sequence[Segment], lo: Indices, hi: Indices, probe: Columns
+) -> OrderedProbes:
+    """The probes in the order in which they search the segments; ``kinds`` are their keys."""
+    largest = max(segments, key=len, default=None)
+    order = np.arange(len(lo), dtype=np.int32)
+    if largest is not None and len(largest) > TUNING.entries_in_cache and len(lo) > 1:
+        # Probes of one region one after another, so that its entries stay in the cache.
+        where, regions = largest.layout.regions(KeyColumns(kinds, probe.keys))
+        group(where, np.empty(regions + 2, np.uint32), order)
+        lo, hi = gathered(lo, order), gathered(hi, order)
+        probe = probe.take(order)
+    return OrderedProbes(order, lo, hi, probe, KeyColumns(kinds, probe.keys))
 
 
 # -- what to index by --------------------------------------------------------------------
@@ -378,9 +382,12 @@ class IndexChoice:
 class IndexOptions:
     """What one stored side can be indexed by, given the predicate and the ``kernel`` asked for."""
 
-    def __init__(self, predicate: Predicate, stored_side: int, kernel: str) -> None:
+    def __init__(
+        self, predicate: Predicate, stored_side: int, kernel: str, one_partner: bool
+    ) -> None:
         self._predicate = predicate
         self._side = stored_side
+        self._one_partner = one_partner
         found = constraints(predicate, stored_side)
         text = {"code", "truth"}
         keys = predicate.keys[stored_side]
@@ -411,7 +418,8 @@ class IndexOptions:
             for s, p in self._equal:
                 same &= theirs[p][:, None] == ours[s]
             best = (max(float(same.mean()) - 1e-9, 0.0), IndexChoice(self._equal))
-            if best[0] > TUNING.candidate_share:
+            # Equal entries cost nothing if one partner is enough; the others of a scan would.
+            if best[0] > TUNING.candidate_share and not self._one_partner:
                 best = (TUNING.candidate_share, IndexChoice())
         shares = sorted(self._shares(ours, theirs), key=lambda pair: pair[0])
         for share, dim in shares[:1]:

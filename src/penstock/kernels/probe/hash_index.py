@@ -18,6 +18,7 @@ class HashLayout:
     """Buckets by a hash of the keys that an equality compares."""
 
     columns = 1
+    one_region = True
 
     def __init__(self, stored: Sequence[int], probe: Sequence[int], count: int) -> None:
         self._stored, self._probe = tuple(stored), tuple(probe)
