@@ -24,11 +24,12 @@ GROUPS = {
     "flows": ("flows",),
     "aggregates": ("aggregates",),
     "pushes": ("pushes",),
+    "multiway": ("multiway", "multiway_designs"),
     "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
 }
 """The benchmarks, by the file of their results."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
-HAVE_QUICK = ("aggregates", "pushes")
+HAVE_QUICK = ("aggregates", "multiway", "multiway_designs", "pushes")
 """The benchmarks that have ``--quick``."""
 
 

@@ -17,7 +17,7 @@ from bench.flow_table import Row, power, put
 from bench.published import Published
 
 MARKS = ("<!-- aggregates: begin -->", "<!-- aggregates: end -->")
-HEAD: Row = ("work", "published or stock", "asked", "measured")
+HEAD: Row = ("work", "published or stock", "goal", "measured")
 
 
 def table(found: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from bench.flow_figures import FLOWS
 
 Row = tuple[str, str, str, str]
 BEGIN, END = "<!-- flows: begin -->", "<!-- flows: end -->"
-HEAD: Row = ("work", "published", "asked", "measured")
+HEAD: Row = ("work", "published", "goal", "measured")
 
 
 def table(flows: dict[str, Any]) -> str:

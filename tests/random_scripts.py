@@ -12,7 +12,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.streams.schema import Stream
+from tests.random_multiway import Shape, multiway_derivations, multiway_queries
 from tests.steps import Step, rare_steps
+
+MULTIWAY = True
+"""Whether random scripts join three to five streams too."""
 
 R = Stream.of(
     "R",
@@ -40,6 +44,19 @@ S = Stream.of(
     ),
     bounded=True,
 )
+Q = Stream.of(
+    "Q",
+    pa.schema(
+        {
+            "t": pa.int64(),
+            "c": pa.int64(),
+            "g": pa.float32(),
+            "m": pa.string(),
+            "h": pa.decimal128(7, 3),
+        }
+    ),
+    bounded=True,
+)
 
 
 @dataclass(frozen=True)
@@ -53,13 +70,13 @@ class Times:
     lead: Fraction | None = None
 
     @property
-    def streams(self) -> tuple[Stream, Stream]:
-        """R and S with times of this type."""
+    def streams(self) -> dict[str, Stream]:
+        """R, S and Q with times of this type, by name."""
         time = pa.field("t", self.type)
-        left, right = (replace(s, schema=s.schema.set(0, time)) for s in (R, S))
-        if self.lead is not None:
-            left, right = (replace(s, time="t", max_lead=self.lead) for s in (left, right))
-        return left, right
+        streams = {s.name: replace(s, schema=s.schema.set(0, time)) for s in (R, S, Q)}
+        if self.lead is None:
+            return streams
+        return {n: replace(s, time="t", max_lead=self.lead) for n, s in streams.items()}
 
     def physical(self, time: int) -> Any:
         return (time + self.first) * self.step
@@ -228,16 +245,20 @@ NUMBERS = st.sampled_from((0, 1, -1, 2, 3, None, 2**31 - 1, -(2**31)))
 FLOATS = st.sampled_from((0.0, -0.0, 1.5, -2.0, float("nan"), float("inf"), None, 1.0))
 WORDS = st.sampled_from(("a", "b", "", "ab", "A", None))
 DECIMALS = st.sampled_from((None, *map(decimal.Decimal, ("0", "0.5", "-1.5", "3", "2"))))
+ALIKE = ((1, 1.5, "a", decimal.Decimal("0.5")), (2, 0.0, "ab", decimal.Decimal("2")))
 
 
 @st.composite
-def scripts(draw: Any, derived: bool = False, count_windows: bool = False) -> list[Step]:
+def scripts(
+    draw: Any, derived: bool = False, count_windows: bool = False, multiway: bool | None = None
+) -> list[Step]:
     """A script that installs a few queries among tuples, punctuations, changes and ends.
 
     ``derived``: it derives a stream D first, which queries read. ``count_windows``: almost all
-    queries are inner joins of count windows, and values are rarely NULL.
+    queries are inner joins of count windows, and values are rarely NULL. ``multiway``: some
+    queries join three to five streams; None: if ``MULTIWAY`` says so.
     """
-    script = _Script(draw, count_windows)
+    script = _Script(draw, count_windows, MULTIWAY if multiway is None else multiway)
     if derived:
         script.derive()
     for _ in range(draw(st.integers(1, 2))):
@@ -255,9 +276,12 @@ def scripts(draw: Any, derived: bool = False, count_windows: bool = False) -> li
 class _Script:
     """A script under way: what is installed, what has ended, and the time."""
 
-    def __init__(self, draw: Any, count_windows: bool = False) -> None:
+    def __init__(self, draw: Any, count_windows: bool, multiway: bool) -> None:
         self.steps: list[Step] = []
         self._draw = draw
+        # About half of the scripts join three streams or more, and give tuples to all of them.
+        self._multiway = multiway and draw(st.booleans())
+        self._streams = ("R", "S", "Q") if self._multiway else ("R", "S")
         self._count_windows = count_windows
         self._installed: dict[str, Any] = {}
         self._derived: set[str] = set()
@@ -268,7 +292,8 @@ class _Script:
     def derive(self) -> None:
         """D first; then, sometimes, an E that is derived of it, and an F."""
         if "D" not in self._derived:
-            self._derive("D", *self._draw(derivations()))
+            joins = self._multiway and self._draw(st.booleans())
+            self._derive("D", *self._draw(multiway_derivations() if joins else derivations()))
             if self._draw(st.integers(0, 3)):
                 return
         if "E" not in self._derived:
@@ -276,7 +301,7 @@ class _Script:
         elif "F" not in self._derived:
             self._derive("F", *self._draw(derivations()))
 
-    def _derive(self, name: str, shape: str, text: str) -> None:
+    def _derive(self, name: str, shape: Any, text: str) -> None:
         self.steps.append(Step("derive", name, text))
         self._installed[name] = shape
         self._derived.add(name)
@@ -284,7 +309,10 @@ class _Script:
     def install(self) -> None:
         name = f"q{self._count}"
         self._count += 1
-        if self._derived:
+        if self._multiway and self._draw(st.integers(0, 3)):
+            known = tuple(sorted(self._derived))
+            self._installed[name], text = self._draw(multiway_queries(derived=known))
+        elif self._derived:
             source = self._draw(st.sampled_from(sorted(self._derived)))
             self._installed[name], text = self._draw(readers(source))
         elif self._count_windows and self._draw(st.integers(0, 9)):
@@ -296,7 +324,7 @@ class _Script:
         self.steps.append(Step("install", name, text))
 
     def step(self, verb: str) -> None:
-        stream = self._draw(st.sampled_from(("R", "S")))
+        stream = self._draw(st.sampled_from(self._streams))
         if verb == "install" and self._count < 3:
             self.install()
         elif verb == "derive":
@@ -316,11 +344,17 @@ class _Script:
             if self._count_windows and self._draw(st.integers(0, 5)):
                 known = (self._now, 1, 1.5, "a", decimal.Decimal("0.5"))
                 row = tuple(k if v is None else v for v, k in zip(row, known, strict=True))
+            if self._multiway and self._draw(st.integers(0, 3)):
+                # Few values, so that three tuples and more are equal.
+                row = (row[0], *self._draw(st.sampled_from(ALIKE)))
             self.steps.append(Step("tuple", stream, row))
 
     def _change(self, name: str) -> None:
         shape = self._installed[name]
-        if name in self._derived:
+        if isinstance(shape, Shape):
+            of_shape = multiway_derivations if name in self._derived else multiway_queries
+            text = self._draw(of_shape(shape))[1]
+        elif name in self._derived:
             text = self._draw(derivations(shape))[1]
         elif self._derived:
             text = self._draw(readers(shape[0], shape))[1]

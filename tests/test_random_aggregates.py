@@ -59,14 +59,14 @@ def as_events(
 
     ``encoded``: most tuples have words that are dictionary-encoded, each with its own dictionary.
     """
-    events: list[Any] = [CreateStream(stream) for stream in times.streams]
+    events: list[Any] = [CreateStream(stream) for stream in times.streams.values()]
     for number, step in enumerate(steps):
         if step.verb == "tuple":
             batch = batch_of(step.subject, step.value, times)
             batch = with_dictionary(batch) if encoded and number % 5 else batch
             events.append(Tuples(step.subject, batch))
         elif step.verb == "empty":
-            schema = times.streams["RS".index(step.subject)].schema
+            schema = times.streams[step.subject].schema
             events.append(Tuples(step.subject, pa.RecordBatch.from_pylist([], schema)))
         elif step.verb == "punctuate":
             events.append(Punctuation(step.subject, times.physical(step.value)))

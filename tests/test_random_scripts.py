@@ -25,7 +25,7 @@ INT64 = TIMES["int64"]
 
 
 def batch_of(stream: str, row: tuple[Any, ...], times: Times) -> pa.RecordBatch:
-    schema = times.streams["RS".index(stream)].schema
+    schema = times.streams[stream].schema
     time = None if row[0] is None else times.physical(row[0])
     arrays = [physical_array([time], times.type)]
     arrays += [pa.array([v], f.type) for v, f in zip(row[1:], list(schema)[1:], strict=True)]
@@ -40,7 +40,7 @@ def physical_array(values: list[Any], kind: pa.DataType) -> pa.Array[Any]:
 
 def as_events(steps: list[Step], times: Times = INT64) -> list[Any]:
     """The script as an engine takes it; None ends all streams."""
-    events: list[Any] = [CreateStream(stream) for stream in times.streams]
+    events: list[Any] = [CreateStream(stream) for stream in times.streams.values()]
     for step in steps:
         if step.verb == "tuple":
             events.append(Tuples(step.subject, batch_of(step.subject, step.value, times)))
@@ -60,7 +60,7 @@ def as_events(steps: list[Step], times: Times = INT64) -> list[Any]:
 
 def on_oracle(steps: list[Step], times: Times = INT64) -> tuple[dict[str, Any], ...]:
     oracle = Oracle()
-    for stream in times.streams:
+    for stream in times.streams.values():
         oracle.create_stream(stream)
     for step in steps:
         if step.verb == "tuple":

@@ -14,6 +14,7 @@ from penstock.blocks.project import ProjectBlock
 from penstock.engines.local.engine import Engine
 from penstock.errors import QueryFailed
 from penstock.testing import replay_text, run_on_oracle
+from tests.thresholds import low_thresholds
 
 SCRIPTS = {
     "a late date beyond the years Python knows": """
@@ -23,6 +24,15 @@ install q: SELECT r.id AS r, s.id AS s FROM R [RANGE 1 DAYS WATTR t] AS r LEFT J
   1 DAYS WATTR t] AS s ON TRUE
 R: 1, DATE '+20000-01-01'
 R: 2, DATE '2024-01-01'
+""",
+    "two constants that are equal, and are not the same": """
+stream R (x float64)
+stream S (p string, q string)
+install q: SELECT r.x, s.p, s.q FROM R [ROWS 5] AS r JOIN S [ROWS 5] AS s \\
+  ON CAST(r.x * 0e0 AS STRING) = s.p AND CAST(r.x * -0e0 AS STRING) = s.q
+R: 1.0
+S: '0.0', '-0.0'
+S: '0.0', '0.0'
 """,
     "a punctuation between two ticks of a coarser clock": """
 stream R (id int32, t timestamp(0))
@@ -221,6 +231,19 @@ def test_times_out_of_order_do_not_make_every_pair_a_candidate() -> None:
     assert query.metrics()["comparisons"] < 40 * len(order)
 
 
+@tuning.given(longest_tail=3, candidate_share=2.0)
+def test_origins_with_and_without_a_time_window_search_the_same_window() -> None:
+    # The -1 is late for c, which has no slack, and makes the times of b fall.
+    tuples = "\n".join(f"T: {t}, 0" for t in (*[0] * 9, -1, 0))
+    script = (
+        "stream T (t int64, x int64)\n"
+        "install q: SELECT a.t AS a, b.t AS b, c.t AS c FROM T [ROWS 1] AS a "
+        "JOIN T [RANGE 1 WATTR t SLACK 1] AS b ON a.x = b.x "
+        f"JOIN T [RANGE 1 WATTR t] AS c ON b.x = c.x\n{tuples}\nend"
+    )
+    assert replay_text(script).lines == run_on_oracle(script).lines
+
+
 @tuning.given(tuples_to_pack=64)
 def test_a_tuple_of_the_far_future_keeps_no_others() -> None:
     engine = connect()
@@ -271,3 +294,18 @@ def test_a_time_that_the_clock_cannot_hold_is_a_dead_letter() -> None:
     engine.end()
     assert query.rows()["x"].to_pylist() == [2]
     assert query.dead_letters()["reason"].to_pylist() == ["t does not fit the query's clock"]
+
+
+def test_one_index_serves_arrivals_of_count_windows_and_of_time_windows() -> None:
+    """Only the latter say from which time on a partner is too young."""
+    streams = [f"stream {name} (t int64, k int64)\n" for name in "ABC"]
+    text = (
+        "SELECT a.t AS a, b.t AS b, c.t AS c FROM A [ROWS 1] AS a, B [RANGE 4 WATTR t SLACK 2] "
+        "AS b, C [RANGE 4 WATTR t SLACK 0] AS c WHERE a.k = b.k AND b.k = c.k AND c.k = a.k"
+    )
+    arrivals = zip("BBCCABCACABCCABAA", "00020323344443356", "21211111211212121", strict=True)
+    script = "".join(streams) + f"install q: {text}\n"
+    script += "".join(f"{stream}: {time}, {key}\n" for stream, time, key in arrivals)
+    with low_thresholds():
+        found = replay_text(script, batch=100)
+    assert found == run_on_oracle(script)

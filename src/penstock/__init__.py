@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine, LocalOptions
     from penstock.engines.spark.engine import Engine as SparkEngine
     from penstock.engines.spark.engine import SparkOptions
-    from penstock.program.choose.flow import Admission, FlowName, Kernel, Order
     from penstock.program.isa.block_instructions import Program
+    from penstock.program.isa.flow import Admission, DesignName, FlowName, Kernel, Order
     from penstock.streams.convert import PushData
 
 __version__ = VERSION
@@ -57,7 +57,7 @@ __all__ = [
     "sql",
 ]
 
-_INSTALLED = ("order", "kernel", "flow", "cores", "branching", "precision", "admission")
+_INSTALLED = ("order", "kernel", "flow", "cores", "branching", "precision", "admission", "design")
 """Options of each query, not of the engine; ``cores`` is also an option of the Spark engine."""
 
 
@@ -202,6 +202,7 @@ def sql(
     branching: int | None = None,
     precision: int | None = None,
     admission: Admission | None = None,
+    design: DesignName | None = None,
     **streams: PushData | str | Path,
 ) -> pa.Table:
     """Run a query over bounded streams, given as tables or paths, and return all of its rows.
@@ -213,7 +214,7 @@ def sql(
     order_by
         The column by which several streams are merged; each must be sorted by it. Ties are settled
         by the stream's place in the query. None: a single stream, or joins of whole streams.
-    order, kernel, flow, cores, branching, precision, admission
+    order, kernel, flow, cores, branching, precision, admission, design
         As those of ``engine.install``.
     streams
         Each stream by its name: data that can be pushed, or the path of a file or folder. Names are
@@ -230,7 +231,7 @@ def sql(
     [{'x': 10, 'a': 11}, {'x': 30, 'a': 31}]
     """
     from penstock.cli.run.bounded import run_tables
-    from penstock.program.choose.flow import FlowChoice
+    from penstock.program.isa.flow import FlowChoice
 
-    choice = FlowChoice(flow, cores, branching, precision, admission)
+    choice = FlowChoice(flow, cores, branching, precision, admission, design)
     return run_tables(text, streams, order_by, order, kernel, choice)

@@ -32,6 +32,13 @@ class Tuning:
 
     longest_tail: int = 1024
     """Entries: a longer tail of an index becomes a segment."""
+    longest_chains: int = 1 << 16
+    """Entries at most that the chains behind a segment have."""
+    fewest_linked: int = 64
+    """Entries that are linked into chains at once, at least: a scan of fewer costs less."""
+    most_wasted: int = 1 << 13
+    """Steps along chains without a match, beyond a few for each probe, until the chains are not
+    used any more: keys that drift out of a layout all share the bucket at its end."""
     entries_in_cache: int = 1 << 16
     """Entries of a segment that still fits a second-level cache for the most part."""
     candidate_share: float = 0.25
@@ -57,6 +64,15 @@ class Tuning:
     """Values that a dictionary may have, whatever the size of the windows."""
     tuples_to_pack: int = 4096
     """Stored tuples from which on a window is packed when most of them are expired."""
+    first_order_revision: int = 1024
+    """Arrivals of a stream after which a multiway join first looks at its probe order again, and
+    then twice as many each time,"""
+    last_order_revision: int = 1 << 20
+    """up to these."""
+    order_sample: int = 64
+    """Arrivals that try the stages of other orders."""
+    smallest_order_sample: int = 8
+    """Arrivals of a stream in a batch that are enough for that."""
     small_batch: int = 4096
     """Tuples of one side up to which a batch is taken by one compiled call."""
     batches_to_compile: int = 64
@@ -114,6 +130,14 @@ class Tuning:
     """Pairs of one message of a join core at most, unless a single probe has more."""
     ranks_per_chunk: int = 1 << 18
     """Arrivals of one message at most: an index is updated once for all of them."""
+    ranks_per_set: int = 1 << 14
+    """Arrivals of one message of a multiway design at most: a batch has several, so that all stages
+    have work; more messages cost more than that gains."""
+    smallest_share: int = 1 << 12
+    """Combinations of a multiway join, arrivals and intermediate results included, that are worth
+    another thread."""
+    arrivals_to_store_together: int = 1 << 14
+    """Arrivals from which on threads store the keys of a multiway join together."""
     celljoin_k: int = 4096
     """Arrivals between two re-partitionings of celljoin: few, since a core compares replicas of all
     of them with its part; enough that scanning a window takes longer than copying it."""

@@ -32,7 +32,7 @@ RESULTS: dict[str, Any] = {
     "memory": {"tuples": 10**9, "growth": 1.014, "samples": [{"tuples": 1, "bytes": 3 << 20}]},
 }  # fmt: skip
 TABLE = """\
-| work | published or stock | asked | measured |
+| work | published or stock | goal | measured |
 | --- | --- | --- | --- |
 | Query Q3, `RANGE` 600 s and up, then `RANGE/SLIDE` = 10,000: 11 / 61 / 10,060 windows; batches \
 of 2^20 | circuit 157 M; LightSaber 470 M on 16 cores | 300 M t/s, flat within 10 % | 330 / 363 / \

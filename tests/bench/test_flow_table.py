@@ -11,7 +11,7 @@ from bench.flow_table import main, put, table
 from tests.bench.flow_results import FLOWS
 
 HEAD = """\
-| work | published | asked | measured |
+| work | published | goal | measured |
 | --- | --- | --- | --- |
 """
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.own_blocks.dedup import DedupBlock
 
 from penstock.blocks.contract import ALONE, Batch, Block, Instructions
 from penstock.blocks.run import Run
 from penstock.blocks.synchroniser import Synchroniser
-from penstock.flows.make import KINDS
+from penstock.flows.make import KINDS, register_block
 from penstock.program.compile.compiler import compile_plan
 from penstock.program.isa.block_instructions import Program
+from penstock.sql import own_blocks
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.query import bind
 from penstock.sql.own_blocks import registered
@@ -21,12 +25,22 @@ from penstock.streams.schema import Stream
 SCHEMA = pa.schema({"id": pa.int64(), "x": pa.int32()})
 QUERIES = {
     "join": "SELECT r.id FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x = s.x",
+    "multiway": "SELECT r.id FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x = s.x "
+    "JOIN R [ROWS 2] AS q ON s.id < q.id",
     "aggregate": "SELECT COUNT(*) AS n FROM R [ROWS 4 SLIDE 2]",
     "select": "SELECT id FROM R WHERE x > 3",
     "project": "SELECT id + 1 AS next FROM R",
     "union": "SELECT id FROM R UNION ALL SELECT id FROM S",
     "order": "SELECT id FROM B ORDER BY id",
+    "screen": "SELECT COUNT(*) AS n FROM dedup(R, key => id) [RANGE 4 SLIDE 2 WATTR x]",
 }
+
+
+@pytest.fixture(autouse=True)
+def dedup() -> Iterator[None]:
+    register_block("dedup", DedupBlock)
+    yield
+    del KINDS["dedup"], own_blocks._REGISTERED["dedup"]
 
 
 def program_of(sql: str) -> Program:
@@ -54,7 +68,7 @@ def test_there_is_a_query_for_every_kind() -> None:
 @pytest.mark.parametrize("kind", QUERIES)
 def test_a_block_without_a_program_passes_everything_on(kind: str) -> None:
     block, _ = a_block(kind)
-    runs: tuple[Run, ...] = (run(1, 2),) * (2 if kind in ("join", "union") else 1)
+    runs: tuple[Run, ...] = (run(1, 2),) * {"join": 2, "union": 2, "multiway": 3}.get(kind, 1)
     for message in (Batch(0, 2, runs), Instructions(2)):
         made = list(block.step("in", message))
         if kind == "select" and isinstance(message, Batch):
@@ -114,7 +128,7 @@ def ids(batch: Batch) -> list[list[int] | None]:
 
 
 def test_batches_go_on_once_every_input_has_come_to_their_end() -> None:
-    both = Synchroniser("both", 2)
+    both = Synchroniser("both", [None, None])
     assert list(both.step("0", Batch(0, 4, (run(1),), is_last=False))) == []
     assert both.needs("0") == ("out",)
     assert list(both.step("0", Batch(0, 4, (run(2),)))) == []
@@ -125,7 +139,7 @@ def test_batches_go_on_once_every_input_has_come_to_their_end() -> None:
 
 
 def test_instructions_go_on_once_between_what_came_before_and_after_them() -> None:
-    both = Synchroniser("both", 2)
+    both = Synchroniser("both", [None, None])
     change = Instructions(4, {7: object()})
     assert list(both.step("0", change.made(run(1)))) == []
     assert list(both.step("0", change)) == []

@@ -62,7 +62,7 @@ def script(seed: int) -> list[Step]:
         return f"SELECT r.* FROM R {left} AS r {join} JOIN {other} {right} AS s ON {on}"
 
     first = text()
-    steps = [Step("install", "q", first)]
+    steps = [Step("install", "found", first)]
     values = draw.choice(((1,), (0, 1, 2, 3), (0, 1, 2, 3, None), tuple(range(20))))
     most = 2**31 - 1 if draw.random() < 0.2 else 3
     now = 0
@@ -75,7 +75,7 @@ def script(seed: int) -> list[Step]:
         elif chance < 0.04 and "UNBOUNDED" not in first:
             changed = text()
             if "UNBOUNDED" not in changed:
-                steps.append(Step("change", "q", changed))
+                steps.append(Step("change", "found", changed))
         x = most if draw.random() < 0.02 else draw.choice(values)
         y, word = draw.choice((0.0, 1.0, 2.0, None)), draw.choice(("a", "b", "", None))
         time = now - draw.choice((0, 0, 0, 1, 4))
@@ -108,7 +108,7 @@ def test_rows_of_compiled_kernels_are_the_oracles(kind: str, on: str, tail: int)
     draw = random.Random(3)
     window = "[RANGE 60 WATTR t SLACK 3]"
     text = f"SELECT r.* FROM R {window} AS r {kind} JOIN S {window} AS s ON {on}"
-    steps = [Step("install", "q", text)]
+    steps = [Step("install", "found", text)]
     for now in range(400):
         row = now // 2 - draw.choice((0, 0, 2)), draw.randrange(6), draw.random() * 9
         steps.append(Step("tuple", draw.choice("RS"), (*row, draw.choice("abc"), None)))

@@ -49,6 +49,7 @@ PREDICATES = (
     "r.d = s.d",
     "r.u = s.u AND r.w <> s.w",
     "r.x <> s.x",
+    "r.x > 0",
 )
 SELECTED = (
     "r.t AS rt, s.t AS st, r.x AS rx, s.x AS sx",
@@ -177,6 +178,156 @@ def test_tuples_in_order_are_taken_at_once(window: str, on: str) -> None:
         found, at_once = outcome(script, text)
     assert found == expected
     assert at_once > 100
+
+
+CHAINED = (
+    "r.k = s.k",
+    "r.k = s.k AND r.m = s.m",
+    "r.k BETWEEN s.k - 1 AND s.k + 1 AND r.y BETWEEN s.y - 1 AND s.y + 1",
+    "r.y >= s.y AND r.y <= s.z",
+    "ABS(r.y - s.y) <= 1.5",
+    "r.m < s.m AND r.k > s.k",
+)
+"""By an equality; by ranges in one and two dimensions, of one key and of two; one-sided."""
+
+
+def spread(seed: int, drift: float, nulls: bool) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Batches whose keys are spread, and drift; a range of two keys grows wider.
+
+    Where keys drift down, R is behind S by nearly a window.
+    """
+    rng = random.Random(seed)
+    script, odd = [], [float("inf"), float("-inf"), float("nan"), -0.0]
+    for number in range(60):
+        rows = []
+        for i in range(rng.randint(1, 12)):
+            y = drift * number + rng.uniform(0, 40)
+            y = rng.choice(odd) if rng.random() < 0.02 else y
+            k = int(drift * number) + rng.randint(0, 40)
+            z = y + rng.uniform(0, 0.05 * number)
+            z = rng.choice(odd) if drift == 0 and rng.random() < 0.005 else z
+            t = number + i // 3 - (18 if drift < 0 and number % 2 == 0 else 0)
+            row = {"t": t, "k": k, "m": rng.randint(0, 40), "y": y, "z": z}
+            if nulls and rng.random() < 0.01:
+                row[rng.choice("kmyz")] = None
+            rows.append(row)
+        script.append(("RS"[number % 2], rows))
+    return script
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("drift", [0.0, 2.0, -2.0])
+@pytest.mark.parametrize("on", CHAINED)
+@pytest.mark.parametrize("window", ["[ROWS 100]", "[RANGE 20 WATTR t]", "[UNBOUNDED]"])
+def test_entries_behind_a_segment_are_found_in_chains(
+    window: str, on: str, drift: float, nulls: bool
+) -> None:
+    kinds = {"t": pa.int64(), "k": pa.int32(), "m": pa.uint64(), "y": pa.float32()}
+    schema = pa.schema(kinds | {"z": pa.float32()})
+    columns = "r.t AS rt, s.t AS st, r.k AS rk, s.k AS sk, r.y AS ry, s.y AS sy"
+    text = f"SELECT {columns} FROM R {window} AS r JOIN S {window} AS s ON {on}"
+    found: list[Any] = []
+    steps: list[Any] = []
+    script = spread(len(on), drift, nulls)
+    for small_batch, wasted in ((0, 0), (1000, 1 << 13), (1000, 5)):
+        with (
+            low_thresholds(longest_tail=12, small_batch=small_batch, most_wasted=wasted),
+            Engine(compile_predicates=False) as engine,
+        ):
+            for name in "RS":
+                engine.stream(name, schema, bounded=True)
+            query = engine.install(text)
+            for name, rows in script:
+                engine.push(name, pa.RecordBatch.from_pylist(rows, schema))
+                block = next(b for b in query.pipeline.blocks.values() if isinstance(b, JoinBlock))
+                chains = [side.entry_index.chains() for side in block.sides if side.entry_index]
+                steps += [(small_batch, one.progress[0] - one.first) for one in chains if one]
+            found.append(query.rows().to_pylist())
+    assert repr(found[1]) == repr(found[0])
+    assert repr(found[2]) == repr(found[0])
+    assert found[0]
+    if not nulls:
+        assert max(linked for small_batch, linked in steps if small_batch) > 10
+    assert not any(linked for small_batch, linked in steps if not small_batch)
+
+
+@pytest.mark.parametrize(("end", "inside"), [(15.5, 2), (float("inf"), 3), (float("nan"), 3)])
+def test_a_range_that_is_wider_than_any_before_is_found_in_chains(end: float, inside: int) -> None:
+    schema = pa.schema({"y": pa.float64(), "z": pa.float64()})
+    text = "SELECT r.y, s.y AS start FROM R [ROWS 99] AS r JOIN S [ROWS 99] AS s ON {on}"
+    text = text.format(on="r.y >= s.y AND r.y <= s.z")
+    found = []
+    for small_batch in (0, 1000):
+        with (
+            low_thresholds(longest_tail=12, small_batch=small_batch),
+            Engine(compile_predicates=False) as engine,
+        ):
+            for name in "RS":
+                engine.stream(name, schema)
+            query = engine.install(text)
+
+            def push(name: str, rows: list[tuple[float, float]], to: Engine = engine) -> None:
+                columns = [pa.array(column) for column in zip(*rows, strict=True)]
+                to.push(name, pa.RecordBatch.from_arrays(columns, schema=schema))
+
+            push("S", [(float(i), i + 0.5) for i in range(20)])
+            push("R", [(float(i), 0.0) for i in range(20)])
+            push("S", [(3.0, 3.5), (4.0, end), (5.0, 5.5)])
+            query.rows()
+            push("R", [(float("inf"), 0.0), (end, 0.0), (15.0, 0.0)])
+            found.append(query.rows().to_pylist())
+    assert repr(found[1]) == repr(found[0])
+    assert [row["start"] for row in found[1]].count(4.0) == inside
+
+
+def tails(on: str, drift: float, single: bool, **thresholds: float) -> tuple[int, int]:
+    """The most entries behind the newest segment, and the times that chains were given up."""
+    schema = pa.schema({"k": pa.int64(), "y": pa.float64()})
+    rng, longest, given_up = random.Random(7), 0, set()
+    with (
+        low_thresholds(longest_tail=40, fewest_linked=8, **thresholds),
+        Engine(compile_predicates=False) as engine,
+    ):
+        for name in "RS":
+            engine.stream(name, schema)
+        text = f"SELECT r.k FROM R [ROWS 1000] AS r JOIN S [ROWS 1000] AS s ON {on}"
+        query = engine.install(text)
+        for number in range(300):
+            rows = [{"k": rng.randint(0, 999), "y": drift * number + rng.uniform(0, 100)}]
+            rows *= 1 if single and number > 20 else 8
+            for name in "RS":
+                batch = pa.RecordBatch.from_pylist(rows, schema)
+                engine.push(name, rows if len(rows) == 1 else batch)
+            query.rows()
+            block = next(b for b in query.pipeline.blocks.values() if isinstance(b, JoinBlock))
+            for side in block.sides:
+                index = side.entry_index
+                if index is not None and index.segments:
+                    chains = index.chains()
+                    assert chains is not None
+                    following = side.first_entry + len(side.stored_columns(False, False).keys[0])
+                    longest = max(longest, following - chains.first)
+                    given_up |= {(side.index, chains.first)} if chains.progress[2] else set()
+    return longest, len(given_up)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_chains_are_used_while_they_are_short(single: bool) -> None:
+    longest, given_up = tails("ABS(r.y - s.y) <= 1", 0.0, single, most_wasted=200)
+    assert longest > 80
+    assert given_up == 0
+
+
+def test_chains_are_given_up_when_keys_drift_out_of_the_layout() -> None:
+    longest, given_up = tails("ABS(r.y - s.y) <= 1", 20.0, False, most_wasted=200)
+    assert longest < 200
+    assert given_up > 10
+
+
+def test_chains_are_given_up_when_probes_touch_many_of_them() -> None:
+    on = "ABS(r.y - s.y) <= 40 AND ABS(r.k - s.k) <= 400"
+    longest, _ = tails(on, 0.0, False)
+    assert longest < 200
 
 
 @pytest.mark.parametrize("window", ["[ROWS 4]", "[RANGE 7 WATTR t SLACK 2]"])

@@ -177,7 +177,7 @@ def test_one_punctuation_moves_modules_as_often_as_it_takes() -> None:
     assert [int(number) % 3 for number in modules.windows] == [0, 1, 2]
 
 
-def test_tuples_before_the_first_count_until_something_is_promised() -> None:
+def test_tuples_before_the_first_count_until_a_punctuation() -> None:
     engine, query = installed(TENS.format(""))
     engine.punctuate("R", -(10**6), "t")
     engine.push("R", [{"t": 500, "x": 1}, {"t": 5, "x": 2}])

@@ -33,11 +33,11 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
-from penstock.program.choose.flow import FlowChoice
+from penstock.program.isa.flow import DESIGNS, FlowChoice
 from penstock.program.isa.instructions import Install
 from penstock.streams.events import Tuples
 from penstock.streams.literals import physical_list
-from penstock.testing.replay import QueryOptions, has_join
+from penstock.testing.replay import QueryOptions, streams_joined
 from tests.flows.ways import WAYS, Way
 from tests.random_aggregates import TIMES, aggregate_scripts
 from tests.random_scripts import Step, scripts
@@ -228,7 +228,7 @@ def calls_of(steps: list[Step], way: Way | None, chance: random.Random) -> list[
             calls.append(Call("feed", list(waiting), sum(map(_size, waiting))))
             waiting.clear()
 
-    streams = {"R", "S"}
+    streams = set(TIMES["int64"].streams)
     for event in as_events(steps, TIMES["int64"]):
         if event is None:
             feed()
@@ -242,7 +242,7 @@ def calls_of(steps: list[Step], way: Way | None, chance: random.Random) -> list[
         else:
             if type(event).__name__ == "End":
                 streams.discard(event.stream)
-            waiting.append(_sharing(event, way))
+            waiting.append(_sharing(event, way, chance))
             if chance.random() < 0.3:
                 feed()
         then = chance.random()
@@ -259,13 +259,16 @@ def _size(event: Any) -> int:
     return len(event) if isinstance(event, Tuples) else 1
 
 
-def _sharing(event: Any, way: Way | None) -> Any:
-    if not isinstance(event, Install) or way is None:
+def _sharing(event: Any, way: Way | None, chance: random.Random) -> Any:
+    if not isinstance(event, Install):
         return event
-    choice: FlowChoice = way.choice()
-    asked = QueryOptions(None, None, choice)
-    asked = asked if has_join(event.text) else asked.without_join()
-    return replace(event, flow=asked.flow)
+    joined = streams_joined(event.text)
+    if joined > 2 and not any(kind in event.text for kind in SPECIAL):
+        return replace(event, flow=FlowChoice(design=chance.choice(DESIGNS)))
+    if way is None or joined > 2:
+        return event
+    asked = QueryOptions(None, None, way.choice())
+    return replace(event, flow=(asked if joined == 2 else asked.without_join()).flow)
 
 
 SPECIAL = ("LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")

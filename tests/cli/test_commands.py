@@ -16,7 +16,7 @@ import pytest
 import penstock as ps
 from penstock import __version__
 from penstock.cli.commands import main
-from penstock.program.choose.flow import FLOWS
+from penstock.program.isa.flow import FLOWS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOIN = "SELECT r.id AS r, s.id AS s FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.name = s.name;"
@@ -331,7 +331,8 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          "Ask for the order none, or for the flow splitjoin."),
         ([*files, "--engine", "spark", "--flow", "handshake"],
          "the flow handshake cannot run on Spark: its cores send each other messages, and tasks of "
-         "a Spark stage cannot\nAsk for the flow splitjoin, or run it on the embedded engine: "
+         "a Spark stage cannot\nLeave the flow out: it is splitjoin for joins of two streams; or "
+         "run it on the embedded engine: "
          "ps.connect('local') (--engine local)."),
         (["explain", *files[1:], "--engine", "spark", "--branching", "2"],
          "a branching of 2 cannot be had on Spark: Spark itself distributes the tuples, not a tree "

@@ -120,6 +120,13 @@ def test_unsorted_tables_and_missing_streams_say_so() -> None:
         "the windows of the query need an arrival order of R and S, and none is given\n"
         "Pass the column that they are sorted by, one of ts, x: order_by='COLUMN'."
     )
+    three = "SELECT r.x FROM R [ROWS 1] AS r, S [ROWS 1] AS s, T [ROWS 1] AS t WHERE r.x = s.x"
+    with pytest.raises(InputError) as several:
+        ps.sql(f"{three} AND s.x = t.x", R=R, S=S, T=S)
+    assert str(several.value) == (
+        "the windows of the query need an arrival order of R, S and T, and none is given\n"
+        "Pass the column that they are sorted by, one of ts, x: order_by='COLUMN'."
+    )
 
 
 def test_columns_of_one_name_have_the_same_names_everywhere(tmp_path: Path) -> None:
@@ -198,6 +205,34 @@ def test_a_single_stream_without_the_order_column_is_read_in_its_own_order() -> 
     assert [str(one.message) for one in warned] == [
         "stream R has no column 'ts'; it is the only stream, so it is taken as it comes"
     ]
+
+
+def test_a_change_into_a_cross_product_is_a_warning() -> None:
+    linked = "SELECT a.x FROM R [ROWS 2] a JOIN R [ROWS 3] b ON a.x = b.x JOIN R [ROWS 4] c ON {}"
+    with ps.connect("local") as engine:
+        engine.stream("R", R.schema)
+        query = engine.install(linked.format("b.x = c.x"), name="q")
+        with pytest.warns(UserWarning) as warned:
+            query.change(linked.format("TRUE"))
+    assert [one.filename for one in warned] == [__file__]
+    assert [str(one.message) for one in warned] == [
+        "query 'q': no condition links R (3) with R (1): an arrival can make up to 12 rows"
+    ]
+
+
+def test_a_cross_product_is_a_warning() -> None:
+    text = (
+        "SELECT a.x FROM R [ROWS 2] AS a JOIN R [ROWS 30] AS b ON a.x < b.x "
+        "JOIN R [ROWS 50] AS c ON TRUE JOIN R [{}] AS d ON c.x = d.x"
+    )
+    for window, rows in (
+        ("ROWS 1", "up to 3,000 rows"),
+        ("RANGE 1 WATTR ts", "as many rows as the other windows have combinations"),
+    ):
+        with pytest.warns(UserWarning) as warned:
+            ps.sql(text.format(window), R=R)
+        message = f"no condition links R (3), R (4) with R (1): an arrival can make {rows}"
+        assert [str(one.message) for one in warned] == [message]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.flows.ways import WAYS, Way
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import ScriptError
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.testing.expectations import Output
 from penstock.testing.replay import EngineTarget, Event, Replay
 from penstock.testing.script import InstallStep, parse_script

@@ -222,6 +222,23 @@ def test_what_is_no_change_is_refused_and_the_query_goes_on(text: str) -> None:
     ]
 
 
+def test_the_kinds_of_a_tree_stay() -> None:
+    engine = Engine(compile_predicates=False)
+    engine.feed([CreateStream(stream) for stream in STREAMS])
+    tree = (
+        "SELECT a.id FROM R [ROWS 3] AS a JOIN S [ROWS 3] AS b ON a.x = b.x "
+        "{} JOIN R [ROWS 3] AS c ON a.id {} c.id"
+    )
+    q = engine.install(tree.format("LEFT", "="), name="q")
+    q.change(tree.format("LEFT", "<"))
+    for kind, said in (("FULL", "inner and full"), ("", "inner")):
+        with pytest.raises(ChangeRefused) as caught:
+            q.change(tree.format(kind, "="))
+        assert str(caught.value) == (
+            f"query 'q' is a join of kind inner and left; a change cannot make it {said}\n{REMEDY}"
+        )
+
+
 def test_a_derived_stream_keeps_its_columns() -> None:
     engine = ps.connect("local", compile_predicates=False)
     engine.feed([CreateStream(stream) for stream in STREAMS])

@@ -47,9 +47,10 @@ BY_DRIVERS = pytest.mark.parametrize("driver", DRIVES)
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
     yield
-    left = [t.name for t in threading.enumerate() if t.name.startswith("penstock ")]
-    assert left == []
+    left = [t for t in threading.enumerate() if t.name.startswith("penstock ")]
+    assert [t.name for t in left if t not in before] == []
 
 
 class WithEmptyBatches:
@@ -95,7 +96,7 @@ def test_aggregates_are_the_oracles_by_every_driver(
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.cores > 1], ids=str)
 @FEW
-@given(steps=scripts(), sizes=SIZES, data=st.data())
+@given(steps=scripts(multiway=False), sizes=SIZES, data=st.data())
 def test_the_cores_of_a_flow_may_have_a_driver_of_their_own(
     way: Way, steps: list[Step], sizes: list[int], data: Any
 ) -> None:
@@ -177,12 +178,12 @@ def of(stream: str, time: int, number: int) -> Step:
 def small_script(text: str) -> list[Step]:
     """Two batches, a change that makes windows smaller, a late tuple, and the end."""
     return [
-        Step("install", "q", text.format(2)),
+        Step("install", "found", text.format(2)),
         of("R", 1, 1),
         of("S", 2, 1),
         of("R", 4, 2),
         of("R", 1, 2),
-        Step("change", "q", text.format(1)),
+        Step("change", "found", text.format(1)),
         of("S", 9, 2),
         Step("end"),
     ]
@@ -247,7 +248,7 @@ def test_every_schedule_of_blocks_of_a_users_own_leads_to_the_same(dedup: None) 
     steps = [
         replace(install, value=DEDUPED.format("x")),
         *before,
-        Step("change", "q", DEDUPED.format("t")),
+        Step("change", "found", DEDUPED.format("t")),
         after,
         of("R", 9, 2),
         of("R", 9, 3),

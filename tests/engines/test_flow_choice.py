@@ -11,8 +11,9 @@ from tests.engines.spark.in_process import Cluster, standing_in
 
 import penstock as ps
 from penstock.errors import InputError, PenstockError
-from penstock.program.choose.flow import ANY_FLOW, FLOWS, FlowChoice, decide
+from penstock.program.choose.flow import decide
 from penstock.program.compile.compiler import compile_plan
+from penstock.program.isa.flow import ANY_FLOW, FLOWS, FlowChoice
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.query import bind
 from penstock.sql.parse.parser import parse_query
@@ -78,22 +79,23 @@ LOCAL: list[tuple[str, dict[str, Any], str]] = [
      "Leave the flow out."),
 ]  # fmt: skip
 ELSEWHERE = "run it on the embedded engine: ps.connect('local') (--engine local)."
+LEAVE_OUT = f"Leave the flow out: it is splitjoin for joins of two streams; or {ELSEWHERE}"
 ON_SPARK: list[tuple[str, dict[str, Any], str]] = [
     (INNER, {"flow": "three-step"},
      "the flow three-step cannot run on Spark: it has one core, and Spark shares a join among the "
-     f"cores that it has\nAsk for the flow splitjoin, or {ELSEWHERE}"),
+     f"cores that it has\n{LEAVE_OUT}"),
     (INNER, {"flow": "shared"},
      "the flow shared cannot run on Spark: its cores share one memory, and tasks of a Spark stage "
-     f"have none in common\nAsk for the flow splitjoin, or {ELSEWHERE}"),
+     f"have none in common\n{LEAVE_OUT}"),
     (INNER, {"flow": "celljoin"},
      "the flow celljoin cannot run on Spark: its cores share one memory, and tasks of a Spark "
-     f"stage have none in common\nAsk for the flow splitjoin, or {ELSEWHERE}"),
+     f"stage have none in common\n{LEAVE_OUT}"),
     (INNER, {"flow": "handshake"},
      "the flow handshake cannot run on Spark: its cores send each other messages, and tasks of a "
-     f"Spark stage cannot\nAsk for the flow splitjoin, or {ELSEWHERE}"),
+     f"Spark stage cannot\n{LEAVE_OUT}"),
     (INNER, {"flow": "low-latency-handshake"},
      "the flow low-latency-handshake cannot run on Spark: its cores send each other messages, and "
-     f"tasks of a Spark stage cannot\nAsk for the flow splitjoin, or {ELSEWHERE}"),
+     f"tasks of a Spark stage cannot\n{LEAVE_OUT}"),
     (INNER, {"branching": 4},
      "a branching of 4 cannot be had on Spark: Spark itself distributes the tuples, not a tree of "
      f"Penstock's\nLeave the branching out, or {ELSEWHERE}"),
@@ -327,9 +329,9 @@ def test_what_depends_on_the_order_of_a_join_gets_it(text: str) -> None:
     ]
     catalog = Catalog(streams, windows_required=False)
     program = compile_plan(bind(parse_query(text), catalog))
-    assert decide(FlowChoice("splitjoin", 2), program).order == "inner"
+    assert decide(program.placed(FlowChoice("splitjoin", 2))).order == "inner"
     with pytest.raises(InputError) as error:
-        decide(FlowChoice("handshake", 2), program)
+        decide(program.placed(FlowChoice("handshake", 2)))
     assert str(error.value) == (
         "the flow handshake offers no order, and FIRST, LAST, ORDER BY and LIMIT over a join take "
         "its rows in the order of their arrival\nAsk for the flow splitjoin."

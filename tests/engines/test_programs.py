@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from penstock.engines.spark.core.frames import unpack
 from penstock.engines.spark.resident.log_source import known_folds
 from penstock.errors import ChangeRefused, InputError, StateError
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Flow, FlowChoice
 from penstock.sql.parse import parser
 
 STREAMS = "CREATE STREAM R (id INT, x INT); CREATE STREAM S (id INT, a INT)"
@@ -214,7 +216,7 @@ def test_cores_readers_and_a_restart_parse_nothing(tmp_path: Path) -> None:
         engine.push("R", rows(5))
         with no_sql():
             finish(engine)
-            cluster.memory = type(cluster.memory)(most=8)
+            cluster.memory.clear()
             engine.push("S", others(5))
             finish(engine)
     with no_sql(), connected(cluster, **options) as engine:
@@ -260,12 +262,86 @@ def test_a_saved_engine_has_its_programs(path: Path, tmp_path: Path) -> None:
     assert repr(restored.catalog) == repr(engine.catalog)
 
 
+PLACED = "SELECT r.id FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON r.x = s.a"
+
+
+def test_a_program_travels_with_its_flow(tmp_path: Path) -> None:
+    with ps.connect("local") as engine:
+        engine.sql("CREATE STREAM R (id BIGINT, x BIGINT); CREATE STREAM S (a BIGINT)")
+        asked = engine.install(PLACED, flow="splitjoin", cores=3, branching=2)
+        sent = Program.from_json(asked.program.to_json())
+        again = engine.install(sent, name="again")
+        other = engine.install(sent, name="other", cores=2)
+        assert (
+            again.pipeline.flow == asked.pipeline.flow == Flow("splitjoin", 3, 2, "none", 1, "wait")
+        )
+        assert other.pipeline.flow == Flow("splitjoin", 2, 2, "none", 1, "wait")
+        assert other.program.digest == asked.program.digest
+        assert json.loads(again.explained().to_json())["program"]["flow"]["cores"] == 3
+        other.change(PLACED.replace("9", "8"))
+        again.change(other.program)
+        assert (other.pipeline.flow.cores, again.pipeline.flow.cores) == (2, 3)
+        engine.save(tmp_path / "saved")
+    with ps.restore(tmp_path / "saved") as restored:
+        assert restored.queries["again"].pipeline.flow == asked.pipeline.flow
+        assert restored.queries["other"].pipeline.flow.cores == 2
+
+
+CARRIED: list[tuple[dict[str, Any], str]] = [
+    ({"flow": "handshake", "cores": 3},
+     "the flow handshake cannot run on Spark: its cores send each other messages, and tasks of a "
+     "Spark stage cannot"),
+    ({"cores": 3},
+     "a query on Spark cannot have 3 cores of its own: all queries of an engine share its tasks"),
+    ({"admission": "shed"},
+     "the admission shed cannot be had on Spark: what is pushed is in its log, and the source of "
+     "the Spark query waits for the cores"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "what"), CARRIED)
+def test_spark_refuses_a_flow_that_it_lacks_and_takes_the_program_without_it(
+    asked: dict[str, Any], what: str, tmp_path: Path
+) -> None:
+    streams = "CREATE STREAM R (id BIGINT, x BIGINT); CREATE STREAM S (a BIGINT)"
+    with ps.connect("local") as engine:
+        engine.sql(streams)
+        program = engine.install(PLACED, **asked).program
+    with connected(Cluster(random.Random(1)), checkpoint=tmp_path / "c", cores=2) as spark:
+        spark.sql(streams)
+        for refused in (spark.install, spark.explain):
+            with pytest.raises(InputError) as error:
+                refused(program)
+            assert str(error.value) == (
+                f"{what}\nThe program carries this: give program.placed(), the same query without "
+                "it, or run it on the embedded engine: ps.connect('local') (--engine local)."
+            )
+        assert spark.install(program.placed()).program == program.placed()
+        with pytest.raises(InputError, match="the flow shared cannot run on Spark") as error:
+            spark.install(program.placed(), flow="shared")
+        assert error.value.remedy.startswith(
+            "Leave the flow out: it is splitjoin for joins of two "
+        )
+
+
+def test_an_option_overrides_the_flow_that_a_program_carries(tmp_path: Path) -> None:
+    streams = "CREATE STREAM R (id BIGINT, x BIGINT); CREATE STREAM S (a BIGINT)"
+    with ps.connect("local") as engine:
+        engine.sql(streams)
+        program = engine.install(PLACED, flow="handshake", admission="shed").program
+    with connected(Cluster(random.Random(1)), checkpoint=tmp_path / "c", cores=2) as spark:
+        spark.sql(streams)
+        query = spark.install(program, flow="splitjoin", admission="wait")
+        assert query.flow == FlowChoice("splitjoin", admission="wait")
+
+
 def test_older_formats_are_refused_by_the_version_to_finish_them_with(tmp_path: Path) -> None:
     from penstock.engines.local.state import VERSIONS as SAVED
     from penstock.engines.spark.core.trigger import Head, check_format
     from penstock.engines.spark.state.chunks import FORMAT, VERSIONS
 
-    assert SAVED == {1: "0.1", 2: "0.2.0 before its release"}
+    before = "0.2.0 before its release"
+    assert {1: "0.1", 2: before, 3: before} == SAVED
     for found, version in VERSIONS.items():
         with pytest.raises(StateError) as caught:
             check_format(Head(found, 1, 0, ""), "folder")

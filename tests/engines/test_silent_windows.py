@@ -13,7 +13,7 @@ from penstock.engines.local.engine import Engine
 WINDOW = "[RANGE 10 SLIDE 10 WATTR t]"
 START = f"query 'q' has the window {WINDOW} over the derived stream D without SLACK; "
 SLACK = "for instance [RANGE 10 SLIDE 10 WATTR t SLACK 0] if its rows come in order of t."
-NEVER = f"nothing can be promised of D.t: it waits for the end. Write SLACK, {SLACK}"
+NEVER = f"there are no punctuations of D.t: it waits for the end. Write SLACK, {SLACK}"
 
 
 def waits(names: str) -> str:
@@ -24,6 +24,7 @@ def waits(names: str) -> str:
 def engine_with(derived: str) -> Engine:
     engine = Engine()
     engine.sql("CREATE STREAM R (id INT, t BIGINT); CREATE STREAM S (id INT, t BIGINT)")
+    engine.sql("CREATE STREAM U (id INT, t BIGINT)")
     engine.sql(f"CREATE STREAM D AS {derived}")
     return engine
 
@@ -35,6 +36,9 @@ def said(install: Callable[[], object]) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
+THREE = (
+    "FROM R [RANGE 5 WATTR t] AS r, S [{0}] AS s, U [{0}] AS u WHERE r.id = s.id AND s.id = u.id"
+)
 JOINED = "FROM R [RANGE 5 WATTR t] AS r JOIN S [{}] AS s ON r.id = s.id"
 
 
@@ -50,6 +54,12 @@ JOINED = "FROM R [RANGE 5 WATTR t] AS r JOIN S [{}] AS s ON r.id = s.id"
         (f"SELECT r.id AS t {JOINED.format('RANGE 5 WATTR t')}", NEVER),
         (f"SELECT r.t AS t {JOINED.format('ROWS 5')}", waits("S.t")),
         (f"SELECT s.t AS t {JOINED.format('ROWS 5')}", NEVER),
+        (f"SELECT r.t AS t {THREE.format('RANGE 5 WATTR t')}", None),
+        (f"SELECT r.t AS t {THREE.format('ROWS 5')}", waits("S.t and U.t")),
+        (
+            "SELECT t FROM R UNION ALL SELECT t FROM S UNION ALL SELECT t FROM U",
+            waits("R.t, S.t and U.t"),
+        ),
         ("SELECT window_end AS t, COUNT(*) AS n FROM R [RANGE 5 SLIDE 5 WATTR t]", None),
         ("SELECT MAX(t) AS t FROM R [RANGE 5 SLIDE 5 WATTR t]", NEVER),
         ("SELECT window_end AS t, COUNT(*) AS n FROM R [ROWS 5 SLIDE 5]", NEVER),

@@ -257,7 +257,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     rewritten(path, lambda state: state.update(format=99, version="3.4"))
     assert refusal(path) == (
         f"{path} was saved by Penstock 3.4 in the format 99; this is Penstock {ps.__version__}, "
-        "which reads the format 3\n"
+        "which reads the format 4\n"
         "Restore it with the version that saved it, or build the engine anew."
     )
 
@@ -273,7 +273,7 @@ def test_a_file_of_the_version_before_is_refused_by_its_name(tmp_path: Path) -> 
     rewritten(path, older, sealed=False)
     assert refusal(path) == (
         f"{path} was saved by Penstock 0.1 in the format 1; this is Penstock {ps.__version__}, "
-        "which reads the format 3\n"
+        "which reads the format 4\n"
         "Restore it with the version that saved it, or build the engine anew."
     )
 

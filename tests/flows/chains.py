@@ -9,17 +9,31 @@ from typing import Any
 from tests.flows.inputs import Arrival, Script, Window
 
 from penstock.flows.handshake.chain import chain_network, signals
-from penstock.flows.handshake.core import Flush, HandshakeCore
+from penstock.flows.handshake.core import Ack, Flush, HandshakeCore, S, Tuples
 from penstock.flows.low_latency_handshake.core import LowLatencyCore
-from penstock.flows.network.network import Network
+from penstock.flows.network.network import Network, Sent
 from penstock.testing.explore import Exploration, Phase, Units, explore
 from penstock.testing.plain_window import plain_parts
 from penstock.testing.schedule import Step
 
 
-def handshake_chain(cores: int, two_phase: bool = True) -> Network:
+class OnePhaseCore(HandshakeCore):
+    """Drops S-tuples as soon as they are sent, without an acknowledgement."""
+
+    def _arrive(self, message: Tuples) -> Iterator[Sent]:
+        return (sent for sent in super()._arrive(message) if not isinstance(sent[1], Ack))
+
+    def _let_go(self, side: int, count: int) -> Any:
+        group = super()._let_go(side, count)
+        if side == S:
+            self._windows[S].drop(count)
+            self._forwarded -= count
+        return group
+
+
+def handshake_chain(cores: int, core: type[HandshakeCore] = HandshakeCore) -> Network:
     part = plain_parts()
-    return chain_network([HandshakeCore(i, cores, part, two_phase) for i in range(cores)])
+    return chain_network([core(i, cores, part) for i in range(cores)])
 
 
 def low_latency_chain(cores: int) -> Network:

@@ -20,9 +20,10 @@ from tests.thresholds import low_thresholds
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import ScriptError
-from penstock.program.choose.flow import UNORDERED, FlowChoice
 from penstock.program.choose.join_kernel import KERNELS
+from penstock.program.isa.flow import UNORDERED, FlowChoice
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
+from penstock.testing.replay import streams_joined
 from penstock.testing.script import InstallStep, parse_script
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "conformance").glob("*.flow"))
@@ -78,6 +79,15 @@ def refusal(script: str, way: Way) -> str | None:
             )
             return str(error)
         text = step.sql if isinstance(step, InstallStep) else ""
+        several = streams_joined(text) if text else 0
+        if several > 2 and way.flow != "three-step":
+            error = ScriptError.at_line(
+                step.line.number,
+                step.line.text,
+                f"the flow {way.flow} shares joins of two streams, and the query joins {several}",
+                "Leave the flow out, or ask for the flow three-step.",
+            )
+            return str(error)
         ordered = JOIN.search(text) and ORDERED.search(text)
         if ordered and way.flow in UNORDERED:
             error = ScriptError.at_line(

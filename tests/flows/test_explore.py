@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.flows.chains import (
+    OnePhaseCore,
     explore_chain,
     handshake_chain,
     low_latency_chain,
@@ -93,7 +94,7 @@ def test_without_two_phase_forwarding_a_schedule_misses_a_pair() -> None:
             assert came == []
             missed.append([str(step) for step in steps if "size" not in step.message])
 
-    explore(Units(handshake_chain(2, two_phase=False)), phases(script, flush=True), check)
+    explore(Units(handshake_chain(2, OnePhaseCore)), phases(script, flush=True), check)
     print("\n".join(missed[0]))
     assert missed[0] == [
         "core 0 takes R 0 from left",

@@ -40,7 +40,7 @@ ORDER = pytest.mark.parametrize("order", ORDERS)
 @SIZES
 @ORDER
 @pytest.mark.parametrize("windows", WINDOWS)
-def test_tuple_by_tuple_every_schedule_keeps_the_promise(
+def test_tuple_by_tuple_every_schedule_keeps_the_order(
     flow: MakeNetwork, cores: int, each: int, order: str, windows: str
 ) -> None:
     units = Units(flow(cores, Stars(order, 1)), seen)
@@ -53,7 +53,7 @@ def test_tuple_by_tuple_every_schedule_keeps_the_promise(
 @FLOWS
 @ORDER
 @pytest.mark.parametrize("most_pairs", [1, 100])
-def test_with_many_messages_a_chunk_every_schedule_keeps_the_promise(
+def test_with_many_messages_a_chunk_every_schedule_keeps_the_order(
     flow: MakeNetwork, order: str, most_pairs: int
 ) -> None:
     """Steps of two ranks; of fewer, and not the same in every core, where pairs are many."""

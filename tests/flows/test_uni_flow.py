@@ -113,7 +113,7 @@ def test_a_flow_that_is_programmed_anew_goes_on_where_it_was(
 
 @FLOWS
 @FEW
-@given(whole_scripts(), SIZES, BATCHES, CORES, st.sampled_from(ORDERS), drives())
+@given(whole_scripts(multiway=False), SIZES, BATCHES, CORES, st.sampled_from(ORDERS), drives())
 def test_rows_are_the_oracles_at_every_schedule(
     flow: str,
     steps: list[Step],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.program.choose.flow import EVERY_KIND, UNORDERED, FlowChoice
+from penstock.program.isa.flow import EVERY_KIND, UNORDERED, FlowChoice
 
 ORDERS = ("none", "outer", "inner")
 

@@ -359,6 +359,28 @@ def test_a_difference_that_is_nan_is_above_every_bound(on: str) -> None:
     assert found[0] == found[1] > 2_000 * 8
 
 
+def test_a_range_that_ends_at_nan_has_every_number_above_its_start(eager: None) -> None:
+    starts = np.arange(200, dtype=np.float64) % 50
+    ends = starts + 0.5
+    ends[::50] = np.nan
+    found = []
+    for kernel in ("nested-loop", "band"):
+        engine = Engine(compile_predicates=False)
+        for name in ("R", "S"):
+            engine.stream(name, pa.schema({"y": pa.float64(), "z": pa.float64()}))
+        query = engine.install(
+            "SELECT r.y, s.y AS g FROM R [ROWS 500] AS r JOIN S [ROWS 500] AS s "
+            "ON r.y >= s.y AND r.y <= s.z",
+            kernel=kernel,
+        )
+        for name in ("S", "R"):
+            engine.push(name, pa.table({"y": starts, "z": ends}))
+        found.append(query.rows().num_rows)
+        assert query.metrics()["kernels"][0][1] == kernel
+    # The four ranges from 0 to NaN have all 200 tuples instead of 4 each.
+    assert found == [200 * 4 + 4 * 196] * 2
+
+
 def test_a_weak_condition_beside_a_one_sided_one_does_not_spoil_its_index() -> None:
     rng = np.random.default_rng(4)
     engine = Engine(buffer_rows=1 << 24)

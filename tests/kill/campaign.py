@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,16 @@ ROOT = Path(__file__).parents[2]
 LONGEST = 600.0
 """Seconds after which a command counts as hanging."""
 
+THREE = (
+    "SELECT r.id AS r, s.id AS s, t.id AS t FROM R [ROWS 300] AS r "
+    "JOIN S [RANGE 200 WATTR ts SLACK 10] AS s ON r.x = s.x "
+    "JOIN T [ROWS 300] AS t ON t.x BETWEEN s.x - 2 AND s.x + 2"
+)
+FIVE = (
+    "SELECT r.id AS r, s.id AS s, t.id AS t, u.id AS u, v.id AS v FROM R [ROWS 600] AS r "
+    "JOIN S [RANGE 1200 WATTR ts SLACK 10] AS s ON r.x = s.x JOIN T [ROWS 600] AS t ON s.x = t.x "
+    "JOIN U [RANGE 1200 WATTR ts SLACK 10] AS u ON r.x = u.x JOIN V [ROWS 600] AS v ON u.x = v.x"
+)
 QUERIES = (
     "SELECT r.id AS r, s.id AS s FROM R [ROWS 300] AS r JOIN S [RANGE 200 WATTR ts] AS s "
     "ON r.x BETWEEN s.x - 2 AND s.x + 2",
@@ -38,6 +49,8 @@ QUERIES = (
     "FROM R [RANGE 60 SLIDE 20 WATTR ts SLACK 10] GROUP BY x HAVING COUNT(*) > 1;"
     "SELECT a.ts AS r, a.n, a.total, s.id AS s FROM sums [RANGE 90 WATTR ts] AS a "
     "FULL JOIN S [RANGE 100 WATTR ts SLACK 10] AS s ON a.x = s.x",
+    THREE,
+    FIVE,
     "SELECT x % 10 AS k, COUNT(*) AS n, SUM(id) AS total, window_end "
     "FROM R [RANGE 600 SLIDE 200 WATTR ts SLACK 10] GROUP BY x % 10",
 )
@@ -73,8 +86,8 @@ class Campaign:
         self.query = self.query or chance.choice(QUERIES)
         (self.folder / "q.sql").write_text(self.query)
         (self.folder / "tmp").mkdir()
-        for name in ("R", "S"):
-            count = self.rows // 2
+        for name in self._streams():
+            count = self.rows // max(2, len(self._streams()))
             columns = {
                 "at": np.sort(rng.integers(0, 2 * count, count)),
                 "id": np.arange(count),
@@ -84,9 +97,13 @@ class Campaign:
             table = pa.table({key: pa.array(column) for key, column in columns.items()})
             pq.write_table(table, self.folder / f"{name}.parquet", row_group_size=1000)
 
+    def _streams(self) -> list[str]:
+        """The streams that the query reads."""
+        return [name for name in "RSTUV" if re.search(rf"(FROM|JOIN) {name}\b", self.query)]
+
     def command(self, *options: str) -> list[str]:
         command = [sys.executable, "-m", "penstock", "run", str(self.folder / "q.sql")]
-        for name in ("R", "S") if "S [" in self.query else "R":
+        for name in self._streams():
             command += ["--stream", f"{name}={self.folder / name}.parquet"]
         return [*command, "--order-by", "at", *options]
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.oracle.aggregate import QueryStopped
 from penstock.oracle.change import check_change
 from penstock.oracle.query import QueryRun
-from penstock.oracle.source import Source
+from penstock.oracle.stream_state import StreamState
 from penstock.sql.expressions import TRUE, Column, Expression, Literal
 from penstock.sql.expressions import Call as Operation
 from penstock.sql.plan import Aggregate, Call, Output, Plan, Scan, Select, SortKey
@@ -53,7 +53,7 @@ class Play:
     """A query over R, at positions 0, 1, 2, …"""
 
     def __init__(self, query: Plan, punctuation: int | None = None) -> None:
-        self.source = Source(STREAM)
+        self.source = StreamState(STREAM)
         if punctuation is not None:
             self.source.punctuate("t", punctuation)
         self.run = QueryRun("q", query, {"r": self.source})

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.blocks.contract import Batch, Instructions, Message, Sent
+from penstock.blocks.run import Run
 from penstock.flows.make import KINDS
 from penstock.oracle.oracle import Oracle
 from penstock.sql import own_blocks
@@ -96,6 +99,78 @@ def test_its_rows_can_be_named_and_joined() -> None:
         assert found(query) == [(1, 6), (1, 6)]
 
 
+TIMED = "CREATE STREAM R (id BIGINT, x BIGINT, t BIGINT); CREATE STREAM S (y BIGINT, t BIGINT)"
+THROUGH = "dedup(R, key => id)"
+OVER_A_STREAM = {
+    "window": "SELECT d.id FROM {d} [ROWS 3] AS d",
+    "left side": "SELECT d.id, s.y FROM {d} [ROWS 4] AS d JOIN S [ROWS 3] AS s ON d.x >= s.y",
+    "right side": "SELECT d.id, s.y FROM S [ROWS 4] AS s JOIN {d} [ROWS 3] AS d ON d.x >= s.y",
+    "both sides": "SELECT a.x, b.x AS y FROM {d} [ROWS 4] AS a JOIN {d} [ROWS 3] AS b ON a.x < b.x",
+    "time windows": "SELECT d.id, s.y FROM {d} [RANGE 4 WATTR t] AS d "
+    "JOIN S [RANGE 5 WATTR t] AS s ON d.x >= s.y",
+    "outer join": "SELECT d.id, s.y FROM {d} [RANGE 4 WATTR t SLACK 1] AS d "
+    "FULL JOIN S [RANGE 5 WATTR t] AS s ON d.x = s.y",
+    "aggregate": "SELECT COUNT(*) AS n, SUM(d.x) AS x FROM {d} [RANGE 6 SLIDE 2 WATTR t] AS d",
+    "groups": "SELECT d.id, COUNT(*) AS n FROM {d} [RANGE 6 SLIDE 2 WATTR t SLACK 2] AS d "
+    "GROUP BY d.id",
+    "counted": "SELECT LAST(d.x) AS x FROM {d} [ROWS 4 SLIDE 2] AS d",
+    "union": "SELECT d.x FROM {d} AS d UNION ALL SELECT y FROM S",
+    "union of a join": "SELECT d.x, s.y FROM {d} [ROWS 4] AS d JOIN S [ROWS 4] AS s ON d.x < s.y "
+    "UNION ALL SELECT id, x FROM R",
+}
+
+
+def output(sql: str, name: str | None, size: int, seed: int) -> Any:
+    """The rows with their positions, and the letters, of a query over ``dedup(R, key => id)``.
+
+    ``name``: it is a derived stream of that name; None: it stands in the query itself.
+    """
+    random_input = random.Random(seed)
+    with ps.connect("local") as engine:
+        engine.sql(TIMED)
+        # Either takes a position.
+        engine.sql(f"CREATE STREAM {name or 'Idle'} AS SELECT * FROM {THROUGH}")
+        query = engine.install(sql.format(d=name or THROUGH))
+        time = 0
+        for step in range(14):
+            stream = random_input.choice("RRS")
+            rows = []
+            for _ in range(random_input.choice((1, 2, 5))):
+                time += random_input.choice((0, 0, 1))
+                when = random_input.choice((time, time, time - 1, time - 3, None))
+                x = random_input.randrange(4)
+                values = {"y": x} if stream == "S" else {"id": x // 2, "x": x}
+                rows.append({**values, "t": when})
+            for start in range(0, len(rows), size):
+                engine.push(stream, rows[start : start + size])
+            if step % 3 == 2:
+                engine.punctuate(stream, time - 3, "t")
+            if step == 8:
+                query.change(sql.format(d=name or THROUGH).replace("ROWS 4", "ROWS 2"))
+        engine.end()
+        letters = [*query.late().to_pylist(), *query.dead_letters().to_pylist()]
+        for letter in letters:
+            letter["stream"] = "D" if letter["stream"] in (name, THROUGH) else letter["stream"]
+        rows = [
+            pair
+            for result in query.drain()
+            for pair in zip(result.positions.tolist(), result.batch.to_pylist(), strict=True)
+        ]
+        return rows, sorted(letters, key=str)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shape", OVER_A_STREAM)
+@pytest.mark.filterwarnings("ignore:query .* has the window")
+@pytest.mark.filterwarnings("ignore:a punctuation of stream")
+def test_it_stands_wherever_a_stream_can(shape: str, seed: int) -> None:
+    sql = OVER_A_STREAM[shape]
+    rows, letters = output(sql, "D", 5, seed)
+    assert rows
+    assert output(sql, None, 1, seed) == (rows, letters)
+    assert output(sql, None, 5, seed) == (rows, letters)
+
+
 def test_it_runs_in_cores_that_restart_and_fail(tmp_path: Path) -> None:
     cluster = Cluster(random.Random(5))
     with connected(cluster, checkpoint=tmp_path / "c", cores=2) as engine:
@@ -115,11 +190,84 @@ def test_it_runs_in_cores_that_restart_and_fail(tmp_path: Path) -> None:
     assert made == [(1, 5), (2, 6), (2, 6), (1, 7)]
 
 
+def test_it_is_joined_in_cores_that_restart(tmp_path: Path) -> None:
+    joined = "SELECT a.x, b.x AS y FROM dedup(R, key => id) [ROWS 9] AS a JOIN R [ROWS 2] AS b ON "
+    with ps.connect("local") as engine:
+        engine.sql(STREAM)
+        query = engine.install(f"{joined} a.x < b.x")
+        engine.push("R", tuples(*ROWS))
+        expected = query.rows().to_pylist()
+    cluster = Cluster(random.Random(5))
+    made: list[Any] = []
+    for part in (ROWS[:3], ROWS[3:5], ROWS[5:]):
+        with connected(cluster, checkpoint=tmp_path / "c", cores=2) as engine:
+            if "q" not in engine.queries:
+                engine.sql(STREAM)
+                engine.install(f"{joined} a.x < b.x", name="q")
+            engine.push("R", tuples(*part))
+            finish(engine)
+            made += engine.queries["q"].rows().to_pylist()
+    assert made == expected and made
+
+
+class LastBlock(DedupBlock):
+    """Gives the last row when it is told something, and nothing before."""
+
+    def step(self, port: str, message: Message) -> Iterator[Sent]:
+        if isinstance(message, Batch) and self._key is not None:
+            [batch] = message.run.inputs
+            if batch.num_rows:
+                self._rows = batch.slice(batch.num_rows - 1)
+            yield "out", message.made(message.run.after(len(message.run)), True)
+        elif isinstance(message, Instructions) and message.bodies and self._key is not None:
+            yield "out", message
+            yield "out", message.made(Run((self._rows,), np.array([message.position])))
+        else:
+            yield from super().step(port, message)
+
+
+def test_rows_that_a_change_brings_out_are_joined() -> None:
+    ps.register_block("last_one", LastBlock)
+    sql = "SELECT s.x FROM last_one(R, key => id) [ROWS 9] AS d JOIN S [ROWS 9] AS s ON d.x >= s.x"
+    try:
+        with ps.connect("local") as engine:
+            engine.sql("CREATE STREAM R (id BIGINT, x BIGINT); CREATE STREAM S (x BIGINT)")
+            query = engine.install(sql)
+            engine.push("S", [{"x": 1}, {"x": 2}, {"x": 3}])
+            engine.push("R", tuples((1, 1), (1, 2)))
+            assert found_x(query) == []
+            query.change(sql)
+            assert found_x(query) == [1, 2]
+    finally:
+        del KINDS["last_one"], own_blocks._REGISTERED["last_one"]
+
+
+def found_x(query: Any) -> list[int]:
+    return [row["x"] for row in query.rows().to_pylist()]
+
+
+def test_a_window_that_nothing_closes_is_warned_of() -> None:
+    with ps.connect("local") as engine:
+        engine.sql(TIMED)
+        with pytest.warns(UserWarning) as caught:
+            engine.install(
+                "SELECT COUNT(*) AS n FROM dedup(R, key => id) [RANGE 6 SLIDE 2 WATTR t]", name="q"
+            )
+    assert [str(one.message) for one in caught] == [
+        "query 'q' has the window [RANGE 6 SLIDE 2 WATTR t] over the derived stream "
+        "dedup(R, key => id) without SLACK; it waits for punctuations of R.t, and none has come "
+        "yet. Punctuate R.t, or write SLACK, for instance [RANGE 6 SLIDE 2 WATTR t SLACK 0] if "
+        "its rows come in order of t."
+    ]
+
+
 def test_the_oracle_says_that_it_does_not_know_it() -> None:
     oracle = Oracle()
     oracle.create_stream(Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int64()})))
     with pytest.raises(ps.InputError, match=r"the oracle does not know what dedup\(\) means"):
         oracle.install("q", BY_ID)
+    with pytest.raises(ps.InputError, match=r"the oracle does not know what dedup\(\) means"):
+        oracle.install("q", f"SELECT COUNT(*) AS n FROM {THROUGH} [ROWS 4 SLIDE 2]")
 
 
 @pytest.mark.parametrize(
@@ -129,8 +277,18 @@ def test_the_oracle_says_that_it_does_not_know_it() -> None:
         ("SELECT id FROM dedup(R, k => id)", "dedup has no argument k here"),
         ("SELECT id FROM dedup(R, key => id + 1)", "key => (id + 1) is neither a column nor a"),
         ("SELECT id FROM dedup(R, key id)", "syntax error: expected => but found 'id'"),
-        ("SELECT id FROM dedup(R, key => id) [ROWS 4]", "a window over dedup(...) is not"),
-        ("SELECT COUNT(*) FROM dedup(R, key => id)", "an aggregate over dedup(...) is not"),
+        (
+            "SELECT COUNT(*) FROM dedup(R, key => id)",
+            "an aggregate over stream dedup(R, key => id), which has no end, needs windows",
+        ),
+        (
+            "SELECT a.id FROM dedup(R, KEY => id) AS a JOIN R [ROWS 9] AS b ON a.x = b.x",
+            "join without a window on stream dedup(R, key => id), which has no end",
+        ),
+        (
+            "SELECT x FROM dedup(R, key => id) [ROWS 9] JOIN R [ROWS 9] ON R.x = x",
+            "both streams are named R",
+        ),
         ("SELECT id FROM dedup(Q, key => id)", "unknown stream 'Q'"),
         ("SELECT id FROM dedupe(R, key => id)", "the function DEDUPE in FROM is not supported"),
     ],

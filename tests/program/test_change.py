@@ -1,4 +1,4 @@
-"""What a running aggregate may be changed to."""
+"""What a running aggregate, and a join of several streams, may be changed to."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ FINE = [
         "SELECT COUNT(*) FROM B [NOW] a JOIN B [NOW] b ON a.i = b.i GROUP BY b.p",
         "SELECT SUM(y.x) FROM B [NOW] z JOIN B [ROWS 9] y ON z.x < y.x GROUP BY y.p",
     ),
+    (
+        "SELECT a.k FROM R [ROWS 4] a JOIN B [RANGE 9 WATTR i] b ON a.i = b.i "
+        "JOIN R [ROWS 2] c ON b.x = 1",
+        "SELECT c.x + 1 AS y, a.i FROM R [ROWS 0] q JOIN B [RANGE 3 WATTR i SLACK 1] a ON TRUE "
+        "JOIN R [ROWS 8] c ON a.x < c.x AND q.k = c.k",
+    ),
     (f"SELECT k {FROM} GROUP BY k ORDER BY k", f"SELECT k {FROM} GROUP BY k ORDER BY COUNT(*)"),
     (f"SELECT k {FROM} GROUP BY k LIMIT 1", f"SELECT k {FROM} GROUP BY k ORDER BY k LIMIT 2"),
     ("SELECT k FROM B GROUP BY k LIMIT 1", "SELECT k FROM B GROUP BY k ORDER BY k LIMIT 2"),
@@ -49,7 +55,37 @@ CUT = (
     f"another ORDER BY or a larger LIMIT\n{NEW_QUERY}"
 )
 
+THREE = "SELECT a.k FROM R [ROWS 4] a, B [RANGE 9 WATTR i] b, R [ROWS 2 WATTR i] c"
+WINDOW = "a change may alter its size and slack, but cannot make it"
+
 REFUSED = [
+    (
+        THREE,
+        "SELECT a.k FROM R [ROWS 4] a, B [RANGE 9 WATTR i] b",
+        f"query 'q' reads R, B, R; a change cannot make it read R, B\n{NEW_QUERY}",
+    ),
+    (
+        THREE,
+        "SELECT a.k FROM R [ROWS 4] a, R [ROWS 2 WATTR i] c, B [RANGE 9 WATTR i] b",
+        f"query 'q' reads R, B, R; a change cannot make it read R, R, B\n{NEW_QUERY}",
+    ),
+    (
+        THREE,
+        THREE.replace("[ROWS 2 WATTR i]", "[RANGE 2 WATTR i]"),
+        f"query 'q' has the window [ROWS 2] on i; {WINDOW} [RANGE 2 WATTR i]\n{NEW_QUERY}",
+    ),
+    (
+        THREE,
+        THREE.replace("[ROWS 2 WATTR i]", "[ROWS 2 WATTR x]"),
+        f"query 'q' has the window [ROWS 2] on i; {WINDOW} [ROWS 2] on x\n{NEW_QUERY}",
+    ),
+    (
+        f"{THREE} UNION ALL SELECT d.k FROM R [NOW] AS d, B [NOW] AS e WHERE d.i = e.x",
+        "SELECT a.k FROM R [ROWS 4] a, B [ROWS 9] b UNION ALL "
+        "SELECT c.k FROM R [ROWS 4] c, R [NOW] d, B [NOW] e WHERE d.i = e.x",
+        "a change cannot turn query 'q' into one of another shape (join, aggregate, order, "
+        f"selection or union)\n{NEW_QUERY}",
+    ),
     ("SELECT k FROM B ORDER BY k LIMIT 7", "SELECT k FROM B ORDER BY k LIMIT 8", CUT),
     ("SELECT k FROM B ORDER BY k LIMIT 7", "SELECT k FROM B ORDER BY k DESC LIMIT 7", CUT),
     ("SELECT k FROM B LIMIT 7", "SELECT k FROM B ORDER BY k", CUT),

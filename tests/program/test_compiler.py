@@ -113,6 +113,48 @@ def test_explain(program: Callable[..., Program]) -> None:
     )
 
 
+def test_explain_a_tree(program: Callable[..., Program]) -> None:
+    sql = (
+        "SELECT a.x AS x FROM R [RANGE 4 WATTR i] AS a JOIN R [RANGE 5 WATTR i] AS b ON a.x = b.x "
+        "SEMI JOIN R [RANGE 6 WATTR i] AS c ON b.x = c.x AND a.x > 1 "
+        "LEFT JOIN R [RANGE 7 WATTR i] AS d ON b.x < d.x WHERE d.x IS NULL"
+    )
+    assert explain(bind(parse_query(sql), CATALOG), program(sql)) == (
+        "plan\n"
+        "  project a.x AS x\n"
+        "  where is_null(d.x)\n"
+        "  left join with d on (b.x < d.x)\n"
+        "  semi join with c on ((b.x = c.x) AND (a.x > 1))\n"
+        "  inner join on (a.x = b.x)\n"
+        "  scan R [RANGE 4 WATTR i] as a\n"
+        "  scan R [RANGE 5 WATTR i] as b\n"
+        "  scan R [RANGE 6 WATTR i] as c\n"
+        "  scan R [RANGE 7 WATTR i] as d\n"
+        "program\n"
+        "  #0 scan R\n"
+        "  #1 scan R\n"
+        "  #2 scan R\n"
+        "  #3 scan R\n"
+        "  #4 join inner of #0 and #1\n"
+        "       compiled: (a.x = b.x)\n"
+        "       then semi of #2: ((b.x = c.x) AND (a.x > 1))\n"
+        "       then left of #3: (b.x < d.x)\n"
+        "  #4 window 1 [RANGE 4 WATTR i], time i\n"
+        "  #4 window 2 [RANGE 5 WATTR i], time i\n"
+        "  #4 window 3 [RANGE 6 WATTR i], time i\n"
+        "  #4 window 4 [RANGE 7 WATTR i], time i\n"
+        "  #5 select from #4: is_null(d.x)\n"
+        "  #6 project #5: a.x AS x\n"
+        "kernel hash: equality on (a.x = b.x) and (b.x = c.x); or a range of (b.x < d.x), "
+        "if fewer tuples pass that\n"
+        "probe order of R (1): R (2) by an equality\n"
+        "probe order of R (2): R (1) by an equality\n"
+        "semi join: keeps the combinations of R (1) and R (2); R (3) by an equality\n"
+        "left join: keeps the combinations of R (1) and R (2); R (4) by a condition\n"
+        "order none"
+    )
+
+
 def test_explain_groups_alone(program: Callable[..., Program]) -> None:
     sql = "SELECT k FROM B GROUP BY k"
     assert explain(bind(parse_query(sql), CATALOG), program(sql)).splitlines()[:4] == [

@@ -69,11 +69,36 @@ CASES = [
         "R [RANGE 10 SECONDS WATTR t]",
         "SELECT x FROM R [RANGE 10 SECONDS WATTR t] JOIN S [RANGE 10 SECONDS WATTR t] ON x = a",
     ),
+    # three and more streams
     (
-        "SELECT x FROM R [NOW] JOIN S [NOW] ON x = a JOIN T [NOW] ON ts = a",
-        "FROM R [NOW] JOIN S [NOW] ON x = a; and join it, FROM j [ROWS 1000] JOIN ...",
-        "CREATE STREAM j AS SELECT x, a FROM R [NOW] JOIN S [NOW] ON x = a; "
+        "SELECT x FROM R [NOW] LEFT JOIN S [NOW] ON x = a JOIN T [NOW] ON ts = a",
+        "FROM R [NOW] LEFT JOIN S [NOW] ON x = a; and join it, FROM j [ROWS 1000] JOIN ...",
+        "CREATE STREAM j AS SELECT x, a FROM R [NOW] LEFT JOIN S [NOW] ON x = a; "
         "SELECT x FROM j [ROWS 1000] JOIN T [NOW] ON ts = a",
+    ),
+    (
+        "SELECT x FROM R [NOW] ANTI JOIN S [NOW] ON x = a FULL JOIN T [NOW] ON ts = x",
+        "FROM R [NOW] ANTI JOIN S [NOW] ON x = a; and join it, FROM j [ROWS 1000] FULL JOIN ...",
+        "CREATE STREAM j AS SELECT x FROM R [NOW] ANTI JOIN S [NOW] ON x = a; "
+        "SELECT x FROM j [ROWS 1000] FULL JOIN T [NOW] ON ts = x",
+    ),
+    (
+        "SELECT x FROM Past [UNBOUNDED], Older [UNBOUNDED], Gone [NOW] WHERE x = a",
+        "Past [ROWS 1000] and Older [ROWS 1000]",
+        "SELECT x FROM Past [ROWS 1000], Older [ROWS 1000], Gone [NOW] WHERE x = a "
+        "-- Past [ROWS 1000] and Older [ROWS 1000]",
+    ),
+    (
+        "SELECT x FROM Past [UNBOUNDED], Older [UNBOUNDED], Gone [NOW] WHERE x = a",
+        "a condition on Gone and Past",
+        "SELECT x FROM Past [UNBOUNDED], Older [UNBOUNDED], Gone [NOW] WHERE x = a AND x = ts "
+        "-- a condition on Gone and Past",
+    ),
+    (
+        "SELECT x FROM R [NOW] JOIN S [NOW] ON x = ts JOIN T [NOW] ON ts = a",
+        "in the ON of T",
+        "SELECT x FROM R [NOW] JOIN S [NOW] ON TRUE JOIN T [NOW] ON ts = a AND x = ts "
+        "-- in the ON of T",
     ),
     # sub-queries
     ("SELECT x FROM R WHERE x IN (SELECT a FROM S)", SEMI, f"SELECT x {SEMI}"),

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.engines.local.engine import Engine
 from penstock.errors import ScriptError
-from penstock.program.choose.flow import FlowChoice
+from penstock.program.isa.flow import FlowChoice
 from penstock.testing import replay_text, run_on_oracle
 from penstock.testing.replay import QueryOptions, options_for
 

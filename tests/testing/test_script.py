@@ -152,7 +152,7 @@ EXPECT = "Write expect pairs: 1, 7; 2, 8, or expect ordered, late or dead pairs:
          "Write punctuate R: 120, or with its attribute punctuate R.t: 120."),
         ("punctuate R: 1, 2", "punctuate needs a stream, a colon and one value",
          "Write punctuate R: 120, or with its attribute punctuate R.t: 120."),
-        ("punctuate R: NULL", "NULL is no promise", "Write the value: punctuate R: 120."),
+        ("punctuate R: NULL", "NULL is no punctuation", "Write the value: punctuate R: 120."),
         ("expect 1, 2", "expect needs a query, a colon and its rows", EXPECT),
         ("expect q: 1, x", "'x' is no literal", LITERALS),
         ("expect q: 1 (why)", "'(why)' is no literal, nor a comma and a literal", LITERALS),

@@ -26,10 +26,10 @@ import numpy.typing as npt
 from penstock.blocks.aggregate.clock import Closings
 from penstock.blocks.aggregate.partial_batch import PartialBatch
 from penstock.blocks.join.latency import Latency
-from penstock.blocks.loose_rows import Sources
+from penstock.blocks.loose_rows import ColumnSources
 from penstock.blocks.run import Letters, Missed, Run, Share
 from penstock.blocks.state import BlockState
-from penstock.program.choose.flow import Flow
+from penstock.program.isa.flow import Flow
 
 Port = str
 BlockId = int
@@ -187,7 +187,7 @@ class CompiledStep(Protocol):
         """How many tuples have ever been stored by this input."""
 
     @property
-    def sources(self) -> Sources:
+    def sources(self) -> ColumnSources:
         """Where the columns of the rows that it makes come from."""
 
     def accepts(self, values: tuple[Any, ...]) -> bool:
@@ -231,7 +231,7 @@ class Traits:
     account: Callable[[int], Account] | None = None
     takes_partials: Callable[[Partials], bool] | None = None
     compiled_step: Callable[[int], CompiledStep | None] | None = None
-    fuses: Callable[[Sources], Sources | None] | None = None
+    fuses: Callable[[ColumnSources], ColumnSources | None] | None = None
 
 
 PASSIVE = Traits()

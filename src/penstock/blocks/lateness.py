@@ -1,9 +1,9 @@
 """Lateness: the times of a run, its late tuples, and the punctuation of one side of a join.
 
-Every event of a run gets a *rank key*, an integer that orders it among all events of both sides: by
-position, at one position left tuples before right ones, and controls after all tuples. Controls of
-both sides at one position have the same key: they act together. :class:`Ranks` merges the keys of
-both sides into one order.
+Every event of a run gets a *rank key*, an integer that orders it among all events of all inputs: by
+position, at one position tuples by input, and controls after all tuples. Controls of all inputs at
+one position have the same key: they act together. :class:`Ranks` merges the keys of the two sides
+of a join into one order, :class:`penstock.blocks.multiway.ranks.Ranks` those of any number.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ from penstock.streams.windows import Range
 
 Indices = npt.NDArray[np.int64]
 NO_ROWS: Indices = np.empty(0, np.int64)
+INPUT_BITS = 6
+"""The bits of a rank key that name the input; the others are the position."""
+CONTROL = (1 << INPUT_BITS) - 1
+"""The place of controls among the inputs: after all."""
 Both = Callable[[Callable[[int], bool]], list[bool]]
 """Calls a function for side 0 and for side 1, perhaps in parallel."""
 
@@ -93,7 +97,7 @@ def admit(side: JoinSide, run: Run, stream: str) -> Admitted:
     batch, positions = opened(run.inputs[0]), run.positions
     letters: list[Letters] = []
     times = tick_column(side, batch) if side.time is not None else None
-    keys = positions * 4 + side.index
+    keys = (positions << INPUT_BITS) + side.index
     judged = _judge(side, run, keys, times)
     low, after = None, None
     if times is not None:
@@ -131,7 +135,7 @@ def _nothing_admitted(side: JoinSide, run: Run) -> Admitted:
 
 
 def tick_column(side: JoinSide, batch: pa.RecordBatch) -> Ticks:
-    """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.intake`."""
+    """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.screen`."""
     assert side.time is not None
     column = batch.column(side.time.column)
     values = np.asarray(vector_of(column).values)
@@ -156,7 +160,7 @@ def _judge(side: JoinSide, run: Run, keys: Indices, times: Ticks | None) -> _Jud
     end_key: int | None = None
     done = 0
     for control in (*run.controls, None):
-        key = None if control is None else control.position * 4 + 2
+        key = None if control is None else (control.position << INPUT_BITS) + CONTROL
         stop = len(keys) if key is None else int(np.searchsorted(keys, key))
         if times is not None and stop > done:
             punctuations = side.punctuator.advance(times[done:stop])
@@ -273,7 +277,7 @@ class Ranks:
         )
         position_of = np.empty(len(keys[0]) + len(keys[1]) + len(ranks), np.int64)
         for events, at in (*zip(tuples, keys, strict=True), (ranks, control_keys)):
-            position_of[events] = at // 4
+            position_of[events] = at >> INPUT_BITS
         return cls((tuples[0], tuples[1]), seen, controls, len(position_of), position_of)
 
     @classmethod

@@ -14,7 +14,7 @@ from penstock.blocks.window.stored_columns import Buffer, FixedColumn, RowStore,
 
 
 @dataclass(frozen=True)
-class Source:
+class ColumnSource:
     """Where an output column comes from.
 
     Parameters
@@ -29,7 +29,7 @@ class Source:
     index: int
 
 
-Sources = tuple[Sequence[Source], ...]
+ColumnSources = tuple[Sequence[ColumnSource], ...]
 """Where the columns of rows come from, one sequence per side."""
 
 
@@ -57,7 +57,7 @@ class LooseRows:
         position: int,
         values: Sequence[object],
         partners: npt.NDArray[np.int64],
-        sources: Sequence[Source],
+        sources: Sequence[ColumnSource],
     ) -> None:
         """Add a row for each partner of a tuple that has these physical values."""
         if self.ragged:

@@ -18,7 +18,7 @@ from penstock.blocks.contract import (
     Sent,
     Traits,
 )
-from penstock.blocks.loose_rows import Sources
+from penstock.blocks.loose_rows import ColumnSources
 from penstock.blocks.run import ColumnPunctuation, Control, Run
 from penstock.blocks.state import BlockState
 from penstock.kernels.expressions.evaluate import evaluate
@@ -76,7 +76,7 @@ class ProjectBlock:
         """It holds nothing; if it computes nothing, it copies."""
         return Traits(fuses=self._copied)
 
-    def _copied(self, sources: Sources) -> Sources | None:
+    def _copied(self, sources: ColumnSources) -> ColumnSources | None:
         picked = [output.expression for output in self._columns or ()]
         columns = [column for column in picked if isinstance(column, Column)]
         if len(columns) < len(picked):

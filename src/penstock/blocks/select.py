@@ -18,7 +18,7 @@ from penstock.blocks.contract import (
     Sent,
     Traits,
 )
-from penstock.blocks.loose_rows import Sources
+from penstock.blocks.loose_rows import ColumnSources
 from penstock.blocks.run import ColumnPunctuation, Control, Run
 from penstock.blocks.state import BlockState
 from penstock.kernels.expressions.evaluate import select
@@ -75,7 +75,7 @@ class SelectBlock:
         """It holds nothing; if every row passes whole, it copies."""
         return Traits(fuses=self._copied)
 
-    def _copied(self, sources: Sources) -> Sources | None:
+    def _copied(self, sources: ColumnSources) -> ColumnSources | None:
         every = self._condition == TRUE and self._columns is None
         return sources if every else None
 

@@ -18,11 +18,15 @@ from penstock.blocks.run import Run, concatenate
 
 
 class Synchroniser:
-    """Merges ``inputs`` ports, named by their number, for a block that has as many inputs."""
+    """Merges ports, named by their number, for a block that has as many inputs.
 
-    def __init__(self, name: str, inputs: int) -> None:
+    ``nothing`` has for each what its slot holds if it has no rows.
+    """
+
+    def __init__(self, name: str, nothing: Sequence[Run | None]) -> None:
         self.name = name
-        self.inputs: Sequence[Port] = tuple(map(str, range(inputs)))
+        self.inputs: Sequence[Port] = tuple(map(str, range(len(nothing))))
+        self._nothing = tuple(nothing)
         self._waiting: dict[Port, list[Run]] = {port: [] for port in self.inputs}
         self._ahead: set[Port] = set()
 
@@ -48,10 +52,12 @@ class Synchroniser:
             yield OUT, message
 
     def _let_out(self, first: int, after: int) -> Iterator[Sent]:
-        runs = tuple(concatenate(runs) if runs else None for runs in self._waiting.values())
-        for waiting in self._waiting.values():
-            waiting.clear()
-        if any(run is not None for run in runs):
+        waiting = self._waiting.values()
+        if any(waiting):
+            pairs = zip(waiting, self._nothing, strict=True)
+            runs = tuple(concatenate(runs) if runs else nothing for runs, nothing in pairs)
+            for one in waiting:
+                one.clear()
             yield OUT, Batch(first, after, runs)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Sequence[Sent]:

@@ -10,7 +10,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +25,7 @@ from penstock.cli.options import (
     Branching,
     Checkpoint,
     Cores,
+    Design,
     EngineName,
     EngineOption,
     FlowName,
@@ -218,6 +218,7 @@ def run(
     cores: Cores = None,
     branching: Branching = None,
     admission: Admission = None,
+    design: Design = None,
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
     ] = None,
@@ -233,7 +234,7 @@ def run(
 ) -> None:
     """Replay files as streams and write the rows of a query."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
-    choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission, design)
     if watch:
         check_watch(spark)
     from penstock.cli.run.bounded import execute, prepare
@@ -276,13 +277,14 @@ def replay(
     cores: Cores = None,
     branching: Branching = None,
     admission: Admission = None,
+    design: Design = None,
     master: Master = None,
     rows_per_trigger: RowsPerTrigger = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Run a script of events and compare what comes with what it expects."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
-    choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission, design)
     from penstock.testing.replay import Replay
     from penstock.testing.script import parse_script
 
@@ -327,6 +329,7 @@ def explain(
     cores: Cores = None,
     branching: Branching = None,
     admission: Admission = None,
+    design: Design = None,
     engine: EngineOption = "spark",
     form: Annotated[
         ExplanationForm,
@@ -335,22 +338,29 @@ def explain(
 ) -> None:
     """Show the plan, the program, the kernel and the flow of a query, and why."""
     spark = spark_options(engine, cores)
-    choice = flow_choice(spark, flow, cores, branching, precision, admission)
+    choice = flow_choice(spark, flow, cores, branching, precision, admission, design)
     from penstock.cli.run.inputs import streams_read
     from penstock.cli.run.setup import install
 
     streams = _parse_streams(stream)
     rows = order.value if order else None
-    # The embedded engine that checks the instructions for Spark has other flows.
-    here = choice if spark is None else replace(choice, name=None)
-    ready = install(_read(query), streams, order_by, rows, kernel=kernel, explained=True, flow=here)
+    ready = install(
+        _read(query),
+        streams,
+        order_by,
+        rows,
+        kernel=kernel,
+        explained=True,
+        flow=choice,
+        on_spark=spark is not None,
+    )
     _warn_of_unread(streams, streams_read(ready.engine, ready.query))
     with ready.engine:
         said = ready.query.explained()
         if spark is not None:
             from penstock.engines.spark.resident.distribution import explain_on_cores
 
-            said = explain_on_cores(said.plan, said.program, choice, spark.cores)
+            said = explain_on_cores(said.plan, said.program.placed(choice), spark.cores)
         print(said.text if form is ExplanationForm.text else said.to_json())
 
 

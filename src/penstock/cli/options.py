@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +13,7 @@ from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.cli.run.on_spark import SparkOptions
-    from penstock.program.choose.flow import FlowChoice
-from enum import StrEnum
-from pathlib import Path
-
-if TYPE_CHECKING:
-    from penstock.cli.run.on_spark import SparkOptions
+    from penstock.program.isa.flow import FlowChoice
 
 FLAG = ""
 """The metavar of an option without a value: only the option's name is shown."""
@@ -69,6 +66,17 @@ Admission = Annotated[
         autocompletion=one_of("wait", "shed"),
     ),
 ]
+Design = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How cores share a join of three and more streams: auto, mjoin, shared, parallel, "
+        "stashed, circular or linear.",
+        autocompletion=one_of(
+            "auto", "mjoin", "shared", "parallel", "stashed", "circular", "linear"
+        ),
+    ),
+]
 Watch = Annotated[
     bool,
     typer.Option(
@@ -97,18 +105,20 @@ def flow_choice(
     branching: int | None,
     precision: int | None,
     admission: str | None,
+    design: str | None,
 ) -> FlowChoice:
     """The flow options; on Spark the number of cores belongs to the engine, not to the query."""
-    from penstock.program.choose.flow import FlowChoice, check_choice
+    from penstock.program.choose.flow import check_choice
+    from penstock.program.isa.flow import FlowChoice
 
-    choice = FlowChoice(flow, cores, branching, precision, admission)
+    choice = FlowChoice(flow, cores, branching, precision, admission, design)
     if spark is None:
         check_choice(choice)
         return choice
     from penstock.engines.spark.flow import check_on_spark
 
     check_on_spark(choice)
-    return FlowChoice(flow, precision=precision)
+    return FlowChoice(flow, precision=precision, design=design)
 
 
 class EngineName(StrEnum):

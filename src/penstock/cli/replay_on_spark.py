@@ -7,17 +7,14 @@ checkpoint keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.cli.checkpoint_match import CommandRecord
-from penstock.cli.run.on_spark import SparkOptions, events_from
-from penstock.engines.spark.core.output_batch import Batch
-from penstock.program.isa.instructions import Derive, Install
-from penstock.streams.events import Merged, Tuples
-from penstock.streams.literals import format_rows
+from penstock.cli.run.on_spark import FedEngine, SparkOptions
 from penstock.testing.expectations import Output
-from penstock.testing.replay import Event
+from penstock.testing.replay import Event, outputs_of
 
 
 class SparkTarget:
@@ -25,63 +22,29 @@ class SparkTarget:
 
     def __init__(self, options: SparkOptions, command: dict[str, Any]) -> None:
         CommandRecord(options.checkpoint, options.cores, command).begin()
-        self._engine = options.connect()
-        self._position = 0
-        self._names: list[str] = []
-        self._next = 0
+        self._fed = FedEngine(options.connect())
         self._ahead: list[tuple[int, Output]] = []
 
     @property
     def position(self) -> int:
-        return self._position
+        return self._fed.position
 
     def feed(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, Install):
-                self._names.append(event.query)
-            elif isinstance(event, Derive):
-                self._names.append(event.name)
-        known = self._engine.position - self._position
-        try:
-            self._engine.feed(events_from(events, known))
-        except BaseException:
-            self._position = self._engine.position
-            raise
-        sizes = [len(e) if isinstance(e, Tuples | Merged) else 1 for e in events]
-        self._position += sum(sizes)
+        self._fed.feed(events)
 
     def outputs(self) -> list[Output]:
-        self._engine.wait()
-        for batch in self._engine.made(self._next):
-            for failure in batch.failures.values():
-                raise failure
-            self._ahead += _outputs(batch)
-            self._next = batch.number + 1
-        # An earlier run may have come further than this one.
-        now = [
-            (number, output) for number, output in self._ahead if output.position < self.position
-        ]
+        self._fed.engine.wait()
+        for batch in self._fed.batches():
+            for number in {**batch.rows, **batch.letters}:
+                rows, letters = batch.rows.get(number, []), batch.letters.get(number, [])
+                # An earlier run may have come further than this one, to queries without a name.
+                self._ahead += [(number, one) for one in outputs_of("", rows, letters)]
+        now = [one for one in self._ahead if one[1].position < self.position]
         self._ahead = [one for one in self._ahead if one[1].position >= self.position]
-        return [
-            Output(o.position, self._names[number], o.kind, o.values, o.stream, o.reason)
-            for number, o in now
-        ]
+        return [replace(output, query=self._fed.names[number]) for number, output in now]
 
     def __enter__(self) -> SparkTarget:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._engine.close()
-
-
-def _outputs(batch: Batch) -> Iterator[tuple[int, Output]]:
-    """The outputs of a batch, by query number; query names are not known here."""
-    for number, results in batch.rows.items():
-        for result in results:
-            texts = zip(result.positions.tolist(), format_rows(result.batch), strict=True)
-            for position, text in texts:
-                yield number, Output(position, "", "rows", text)
-    for number, letters in batch.letters.items():
-        for letter in letters:
-            fields = (letter.text, letter.stream, letter.reason)
-            yield number, Output(letter.position, "", letter.kind, *fields)
+        self._fed.engine.close()

@@ -198,7 +198,7 @@ def _latencies(metrics: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]
 
 
 def number(value: Any) -> str:
-    """A count, or the counts of both sides.
+    """A count, or the counts of all windows of a join.
 
     >>> number(1234), number([5, 6]), number(None)
     ('1,234', '5 + 6', '-')

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from penstock.errors import InputError
-from penstock.streams.convert import SourceEvent, cut_out, match_columns
+from penstock.streams.convert import SourceEvent, convert_columns, cut_out, match_columns
 from penstock.streams.events import Malformed, Tuples
 from penstock.streams.literals import (
     format_array,
@@ -211,13 +211,7 @@ def _decode_fields(array: Any) -> Any:
 def _events(stream: Stream, batch: pa.RecordBatch) -> list[SourceEvent]:
     if batch.num_rows == 0:
         return []
-    arrays: list[pa.Array[Any]] = []
-    bad: dict[int, str] = {}
-    for array, field in zip(batch.columns, stream.schema, strict=True):
-        converted, reasons = convert_fields(array, field.type)
-        arrays.append(converted)
-        for row, reason in reasons.items():
-            bad.setdefault(row, f"column {field.name}: {reason}")
+    arrays, bad = convert_columns(stream, batch.columns, convert_fields)
     result = pa.RecordBatch.from_arrays(arrays, schema=stream.schema)
     texts = {row: _row_text(batch, result, row) for row in bad}
     return cut_out(stream, result, bad, texts)

@@ -21,9 +21,11 @@ import pyarrow.json as pajson
 from penstock.connectors.csv_file import type_of_texts
 from penstock.errors import InputError, printable
 from penstock.streams.convert import (
+    Converted,
     SourceEvent,
     columns_and_left_out,
     convert_array,
+    convert_columns,
     cut_out,
     left_out_fields,
 )
@@ -280,14 +282,8 @@ def _one_by_one(stream: Stream, block: _Block, declared: bool) -> Iterator[tuple
     if declared or ignored:
         records = [_known(stream, record, None if declared else ignored) for record in records]
     columns, unknown = columns_of(stream, records)
-    arrays: list[pa.Array[Any]] = []
-    for values, field in zip(columns, stream.schema, strict=True):
-        values = [_read_text(v, field.type) if isinstance(v, str) else v for v in values]
-        array, reasons = python_to_array(values, field.type)
-        arrays.append(array)
-        for row, reason in reasons.items():
-            bad.setdefault(row, f"column {field.name}: {reason}")
-    bad = {**unknown, **bad}
+    arrays, unfit = convert_columns(stream, columns, _convert_values)
+    bad = {**unknown, **unfit, **bad}
     for row in bad:
         texts.setdefault(row, ", ".join(literal_of(column[row]).text for column in columns))
     batch = pa.RecordBatch.from_arrays(arrays, schema=stream.schema)
@@ -300,6 +296,10 @@ def _one_by_one(stream: Stream, block: _Block, declared: bool) -> Iterator[tuple
             rest = _Block([], block.numbers[index : index + len(event)], False)
             yield from _split(rest, event)
             index += len(event)
+
+
+def _convert_values(values: list[Any], kind: pa.DataType) -> Converted:
+    return python_to_array([_read_text(v, kind) if isinstance(v, str) else v for v in values], kind)
 
 
 def _record(line: bytes) -> tuple[dict[str, object], str | None]:

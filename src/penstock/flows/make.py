@@ -11,20 +11,28 @@ from penstock.blocks.aggregate.block import AggregateBlock
 from penstock.blocks.contract import Block, BlockId
 from penstock.blocks.join.block import JoinBlock
 from penstock.blocks.join.partner_search import PartnerSearch
+from penstock.blocks.multiway.block import MultiwayBlock
+from penstock.blocks.multiway.combination_search import CombinationSearch
 from penstock.blocks.order import OrderBlock
 from penstock.blocks.project import ProjectBlock
+from penstock.blocks.screen import ScreenBlock
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
 from penstock.errors import InputError
 from penstock.flows.celljoin import celljoin
+from penstock.flows.circular.circular import circular
 from penstock.flows.handshake.handshake import Handshake
+from penstock.flows.linear import linear
 from penstock.flows.low_latency_handshake.low_latency_handshake import LowLatencyHandshake
 from penstock.flows.network.threads import Threads
+from penstock.flows.parallel import parallel, published_parallel
 from penstock.flows.shared import ThreadPool
+from penstock.flows.shared_search import SharedSearch
 from penstock.flows.splitjoin.gathering import Stars
 from penstock.flows.splitjoin.splitjoin import splitjoin
-from penstock.program.choose.flow import Flow
+from penstock.flows.stashed.stashed import stashed
 from penstock.program.isa.block_instructions import BlockInstruction, OwnRows
+from penstock.program.isa.flow import Flow
 from penstock.sql.own_blocks import register, registered
 
 
@@ -61,13 +69,33 @@ def make_partner_search(flow: Flow) -> PartnerSearch | None:
     return None
 
 
+DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
+    "circular": lambda flow: circular(Threads),
+    "linear": lambda flow: linear(Threads),
+    "shared": lambda flow: SharedSearch(flow.cores),
+    "parallel": lambda flow: parallel(flow.cores, flow.branching, Threads),
+    "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
+    "stashed": lambda flow: stashed(Threads),
+}
+"""What makes a design of multiway joins, on threads; ``mjoin`` is the block's own."""
+
+
+def combination_search_of(flow: Flow | None) -> CombinationSearch | None:
+    """The cores of a design; None where the multiway block does the work itself."""
+    if flow is None or flow.design not in DESIGNS:
+        return None
+    return DESIGNS[flow.design](flow)
+
+
 KINDS: dict[str, Callable[[BlockId], Block]] = {
     "join": lambda number: JoinBlock(number, partner_search_of, core_threads_of),
+    "multiway": lambda number: MultiwayBlock(number, combination_search_of),
     "aggregate": lambda number: AggregateBlock(number, core_threads_of),
     "select": SelectBlock,
     "project": ProjectBlock,
     "union": UnionBlock,
     "order": OrderBlock,
+    "screen": ScreenBlock,
 }
 """What makes a block of each kind, unprogrammed, given its number."""
 

@@ -26,6 +26,31 @@ def interleave(left: Array, right: Array, seen_left: Array, seen_right: Array) -
 
 
 @njit()
+def count_below(numbers: Array, bounds: Array, out: Array) -> None:
+    """For each bound, how many of the numbers are below it; both are sorted."""
+    j = 0
+    for i in range(bounds.shape[0]):
+        while j < numbers.shape[0] and numbers[j] < bounds[i]:
+            j += 1
+        out[i] = j
+
+
+@njit()
+def rank_alone(positions: Array, first: int, taken: Array, ranks: Array) -> bool:
+    """The ranks of events whose position no other event has; False if one is taken.
+
+    ``taken`` has an element for every position from ``first`` on, which is set.
+    """
+    for i in range(positions.shape[0]):
+        rank = positions[i] - first
+        if rank < 0 or rank >= taken.shape[0] or taken[rank]:
+            return False
+        taken[rank] = True
+        ranks[i] = rank
+    return True
+
+
+@njit()
 def rank_densely(mine: Array, other: Array, first: int, ranks: Array, seen: Array) -> bool:
     """The ranks of one side's events if the positions of both sides are dense; False if not.
 
@@ -55,6 +80,77 @@ def places_of(which: Array, stream: int, start: int, out: Array) -> None:
         out[found] = start + i
         # Without a branch: which stream comes next cannot be predicted.
         found += 1 if which[i] == stream else 0
+
+
+@njit()
+def group_by_rank(ranks: Array, first: int, starts: Array, order: Array) -> None:
+    """The indices of rows by rank, in their own order inside one: a counting sort.
+
+    Ranks are from ``first`` on; ``starts`` has an element for each, and one more.
+    """
+    starts[:] = 0
+    for i in range(ranks.shape[0]):
+        starts[ranks[i] - first + 1] += 1
+    for k in range(1, starts.shape[0]):
+        starts[k] += starts[k - 1]
+    for i in range(ranks.shape[0]):
+        at = starts[ranks[i] - first]
+        order[at] = i
+        starts[ranks[i] - first] = at + 1
+
+
+@njit()
+def comes_after(table: Array, i: int, j: int) -> bool:
+    """Whether column ``i`` of a table is after column ``j``, compared from the first row on."""
+    for row in range(table.shape[0]):
+        if table[row, i] != table[row, j]:
+            return bool(table[row, i] > table[row, j])
+    return False
+
+
+@njit()
+def sort_in_groups(ranks: Array, table: Array, order: Array, spare: Array) -> None:
+    """Sort ``order``, which groups the columns of a table by rank, inside each group.
+
+    A merge sort that leaves a sorted group as it is, since most are; ``spare`` is as long.
+    """
+    start, count = 0, order.shape[0]
+    while start < count:
+        stop = start + 1
+        falls = False
+        while stop < count and ranks[order[stop]] == ranks[order[start]]:
+            falls = falls or comes_after(table, order[stop - 1], order[stop])
+            stop += 1
+        width = 1 if falls else stop - start
+        while width < stop - start:
+            for left in range(start, stop, 2 * width):
+                middle, end = min(left + width, stop), min(left + 2 * width, stop)
+                i, j = left, middle
+                for k in range(left, end):
+                    if j >= end or (i < middle and not comes_after(table, order[i], order[j])):
+                        spare[k] = order[i]
+                        i += 1
+                    else:
+                        spare[k] = order[j]
+                        j += 1
+            order[start:stop] = spare[start:stop]
+            width *= 2
+        start = stop
+
+
+def ranked_order(ranks: Array, table: Array) -> Array:
+    """The order of a table's columns by rank, and those of one rank by their elements.
+
+    >>> ranked_order(np.array([5, 7, 7, 6]), np.array([[1, 2, 2, 9], [4, 8, 3, 0]])).tolist()
+    [0, 3, 2, 1]
+    """
+    order = np.empty(len(ranks), np.int64)
+    if len(ranks):
+        first = int(ranks.min())
+        starts = np.empty(int(ranks.max()) - first + 2, np.int64)
+        group_by_rank(ranks, first, starts, order)
+        sort_in_groups(ranks, table, order, np.empty_like(order))
+    return order
 
 
 @njit()

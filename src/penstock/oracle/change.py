@@ -47,7 +47,9 @@ def _shape(plan: Plan) -> list[object]:
             shape.append(_window_shape(source.window, source.time))
             source = source.source
         shape.append(source.kind if isinstance(source, Join) else "select")
-        for scan in (source.left, source.right) if isinstance(source, Join) else (source,):
+        if isinstance(source, Join):
+            shape.append(tuple(step.kind for step in source.steps))
+        for scan in source.inputs if isinstance(source, Join) else (source,):
             shape.append(scan.stream.name.lower())
             if isinstance(source, Join):
                 shape.append((type(scan.window), scan.time and scan.time.column))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Protocol
 
 from penstock.oracle.aggregate import Grouping, Record, concat_rows
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import JoinRun
+from penstock.oracle.multiway import MultiwayRun
 from penstock.oracle.order import Ordering, Sides
-from penstock.oracle.source import Source
+from penstock.oracle.stream_state import StreamState
 from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import TRUE, Column
 from penstock.sql.plan import Aggregate, Join, Output, Scan, Select
@@ -28,7 +30,7 @@ class Input(Protocol):
 class ScanInput:
     """The tuples of a stream."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: StreamState) -> None:
         self.source = source
 
     @property
@@ -42,7 +44,7 @@ class ScanInput:
 class JoinInput:
     """The rows of a join, before the select list."""
 
-    def __init__(self, run: JoinRun) -> None:
+    def __init__(self, run: JoinRun | MultiwayRun) -> None:
         self.run = run
 
     @property
@@ -57,25 +59,30 @@ class JoinInput:
         return [self._sides(row) for row in self.run.change(every_column(join))]
 
     def _sides(self, row: Row) -> Sides:
-        left = len(self.run.join.left.stream.schema)
-        return row[:left], row[left:]
+        return by_input(row, self.run.join)
 
 
 def every_column(join: Join) -> Select:
-    """A SELECT of all columns of both sides of a join."""
+    """A SELECT of all columns of all inputs of a join."""
     columns = [
         Output(field.name, Column(side, index, field.name, field.type))
-        for side, scan in enumerate((join.left, join.right))
+        for side, scan in enumerate(join.inputs)
         for index, field in enumerate(scan.stream.schema)
     ]
     return Select(join, TRUE, tuple(columns))
+
+
+def by_input(row: Row, join: Join) -> Sides:
+    """A row of :func:`every_column`, as one row for each input."""
+    rest = iter(row)
+    return tuple(tuple(islice(rest, len(scan.stream.schema))) for scan in join.inputs)
 
 
 class CountRun:
     """An aggregate over ``[ROWS w SLIDE d]``: every ``d`` tuples, over the last ``w`` of them."""
 
     def __init__(
-        self, select: Select, source: Source, ordering: Ordering, failures: Failures
+        self, select: Select, source: StreamState, ordering: Ordering, failures: Failures
     ) -> None:
         self.source = source
         self.grouping = Grouping(select, ordering, failures)

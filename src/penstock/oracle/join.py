@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from penstock.oracle.evaluate import Failures, evaluate
-from penstock.oracle.source import Source
+from penstock.oracle.stream_state import StreamState
 from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import Column, Expression
 from penstock.sql.plan import Join, Output, Scan, Select
@@ -41,7 +41,7 @@ class Side:
     """One input of a join: its stored tuples and its punctuations."""
 
     scan: Scan
-    source: Source
+    source: StreamState
     records: list[Record] = field(default_factory=list)
     count: int = 0
     latest: Ticks = None
@@ -101,6 +101,23 @@ class Side:
         elif self.source_punctuation is None and not self.source.derived:
             self.own_punctuation = later(self.own_punctuation, self.latest)
 
+    def admit(
+        self, position: int, number: int, row: Row, late: Callable[[int, str, Row, str], None]
+    ) -> Record | None:
+        """The record of an arriving tuple of input ``number``; None if it is late."""
+        time = self.time_of(row)
+        late_by = self.punctuation if isinstance(self.window, Range) else None
+        self.latest = later(self.latest, time)
+        if late_by is not None and time < late_by:
+            attribute = self.scan.time.name if self.scan.time else ""
+            reason = f"{attribute} = {time} is before the punctuation {late_by}"
+            late(position, self.scan.stream.name, row, reason)
+            return None
+        self.punctuate()
+        record = Record(position, number, self.count, row, time)
+        self.count += 1
+        return record
+
     def read_source(self) -> None:
         """Take over the source's punctuations and its end."""
         if self.scan.time is not None:
@@ -138,7 +155,7 @@ class JoinRun:
     def __init__(
         self,
         select: Select,
-        sources: tuple[Source, Source],
+        sources: tuple[StreamState, ...],
         failures: Failures,
         late: Callable[[int, str, Row, str], None],
     ) -> None:
@@ -148,8 +165,8 @@ class JoinRun:
         self.failures = failures
         self.late = late
         self.sides = (
-            Side(self.join.left, sources[0]),
-            Side(self.join.right, sources[1]),
+            Side(self.join.inputs[0], sources[0]),
+            Side(self.join.inputs[1], sources[1]),
         )
         for side in self.sides:
             side.read_source()
@@ -172,7 +189,7 @@ class JoinRun:
         """Change the program; returns the rows of tuples that a smaller window expires."""
         assert isinstance(select.source, Join)
         self.select, self.join = select, select.source
-        for side, scan in zip(self.sides, (self.join.left, self.join.right), strict=True):
+        for side, scan in zip(self.sides, self.join.inputs, strict=True):
             side.reprogram(scan)
             side.punctuate()
         return self._expire()
@@ -209,17 +226,9 @@ class JoinRun:
     def _arrive(self, position: int, number: int, row: Row) -> list[Row]:
         """Take a tuple: expire others, emit its pairs, and its own row if it expires at once."""
         side, other = self.sides[number], self.sides[1 - number]
-        time = side.time_of(row)
-        late_by = side.punctuation if isinstance(side.window, Range) else None
-        side.latest = later(side.latest, time)
-        if late_by is not None and time < late_by:
-            attribute = side.scan.time.name if side.scan.time else ""
-            reason = f"{attribute} = {time} is before the punctuation {late_by}"
-            self.late(position, side.scan.stream.name, row, reason)
+        record = side.admit(position, number, row, self.late)
+        if record is None:
             return []
-        side.punctuate()
-        record = Record(position, number, side.count, row, time)
-        side.count += 1
         out = self._expire()
         for partner in list(other.records):
             if self._live(partner, record) and self._on(record, partner):

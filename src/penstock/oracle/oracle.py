@@ -10,7 +10,7 @@ from penstock.errors import ChangeRefused, InputError, PenstockError
 from penstock.oracle.aggregate import QueryStopped
 from penstock.oracle.change import check_change
 from penstock.oracle.query import QueryRun
-from penstock.oracle.source import Source
+from penstock.oracle.stream_state import StreamState
 from penstock.oracle.values import Row, Value, batch_rows
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.query import bind
@@ -68,7 +68,7 @@ class Oracle:
         self.schemas: dict[str, list[tuple[int, pa.Schema]]] = {}
         self._catalog = Catalog(windows_required=windows_required)
         self._order_column = order_column
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, StreamState] = {}
         # In order of installation, so that a derived stream comes before its readers.
         self._queries: dict[str, QueryRun] = {}
         self._stopped: QueryStopped | None = None
@@ -77,7 +77,7 @@ class Oracle:
         """Declare a stream that tuples can be pushed to."""
         self._check_new_name(stream.name)
         self._catalog.add(stream)
-        self._sources[stream.name.lower()] = Source(stream)
+        self._sources[stream.name.lower()] = StreamState(stream)
         self._take_position()
 
     def derive(self, name: str, text: str) -> None:
@@ -87,7 +87,7 @@ class Oracle:
         bounded = all(scan.stream.bounded for scan in plan.scans)
         stream = Stream.of(name, plan.schema, bounded=bounded, derived=True)
         self._catalog.add(stream)
-        source = self._sources[name.lower()] = Source(stream, derived=True)
+        source = self._sources[name.lower()] = StreamState(stream, derived=True)
         self._punctuate_derived(self._start(name, plan), source)
 
     def install(self, name: str, text: str, order: str | None = None) -> None:
@@ -145,7 +145,7 @@ class Oracle:
             self._arrive(sources[index], next(waiting[index]))
         self._raise_stopped()
 
-    def _arrive(self, source: Source, row: Row) -> None:
+    def _arrive(self, source: StreamState, row: Row) -> None:
         """Push a tuple, unless it is too far ahead of its stream."""
         position, reason = self._take_position(), source.too_far(row)
         if reason is None:
@@ -245,7 +245,7 @@ class Oracle:
         if stopped is not None:
             raise stopped
 
-    def _punctuate_derived(self, query: QueryRun, source: Source) -> None:
+    def _punctuate_derived(self, query: QueryRun, source: StreamState) -> None:
         """Update a derived stream's punctuations and end after its rows."""
         names = source.stream.schema.names
         for name, value in zip(names, query.output_punctuations(), strict=True):
@@ -287,7 +287,7 @@ class Oracle:
             )
         return self._queries[name.lower()]
 
-    def _open(self, stream: str) -> Source:
+    def _open(self, stream: str) -> StreamState:
         """The stream of an event: one that can be pushed to and has not ended."""
         source = self._sources.get(stream.lower())
         if source is None or source.derived:

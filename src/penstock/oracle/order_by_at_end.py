@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.oracle.count_windows import every_column
+from penstock.oracle.count_windows import by_input, every_column
 from penstock.oracle.evaluate import Failures, evaluate
 from penstock.oracle.order import Ordering, Sides
 from penstock.oracle.values import Row
@@ -55,8 +55,7 @@ class OrderByAtEnd:
 
     def _sides(self, row: Row) -> Sides:
         if isinstance(self.plan.body, Select) and isinstance(self.plan.body.source, Join):
-            left = len(self.plan.body.source.left.stream.schema)
-            return row[:left], row[left:]
+            return by_input(row, self.plan.body.source)
         return (row,)
 
 

@@ -10,16 +10,17 @@ from penstock.oracle.aggregate import QueryStopped, concat_rows
 from penstock.oracle.count_windows import CountRun, JoinInput, ScanInput, WholeRun, every_column
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import JoinRun, selected
+from penstock.oracle.multiway import MultiwayRun
 from penstock.oracle.order import Ordering
 from penstock.oracle.order_by_at_end import OrderByAtEnd
-from penstock.oracle.source import Source
+from penstock.oracle.stream_state import StreamState
 from penstock.oracle.time_windows import SlidingRun
 from penstock.oracle.values import Row, Value, ticks_of
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select
 from penstock.streams.windows import Sliding, SlidingRows, TimeAttribute
 
-Sources = dict[str, Source]
+Sources = dict[str, StreamState]
 
 # The limit of integer ticks in both directions, so that no time plus a window overflows.
 CLOCK_END = 2**62
@@ -28,7 +29,7 @@ CLOCK_END = 2**62
 class SelectRun:
     """A running selection and projection of a stream."""
 
-    def __init__(self, select: Select, source: Source, failures: Failures) -> None:
+    def __init__(self, select: Select, source: StreamState, failures: Failures) -> None:
         self.select = select
         self.source = source
         self.failures = failures
@@ -60,7 +61,7 @@ class SelectRun:
         ]
 
 
-Branch = SelectRun | JoinRun | SlidingRun | CountRun | WholeRun
+Branch = SelectRun | JoinRun | MultiwayRun | SlidingRun | CountRun | WholeRun
 
 
 class QueryRun:
@@ -93,12 +94,6 @@ class QueryRun:
 
     def _start(self, select: Select) -> Branch:
         source = select.source
-        if isinstance(source, Scan) and source.through is not None:
-            raise InputError(
-                f"the oracle does not know what {source.through.block}() means: it is a block of "
-                "your own",
-                "Compare its rows with what you expect of it.",
-            )
         if isinstance(source, Scan):
             return SelectRun(select, self._source(source), self.failures)
         if isinstance(source, Join):
@@ -112,16 +107,22 @@ class QueryRun:
             return SlidingRun(*given, self._late, self._dead)
         return WholeRun(select, self._input(source.source), ordering, self.failures)
 
-    def _join(self, select: Select, join: Join) -> JoinRun:
-        inputs = (self._source(join.left), self._source(join.right))
-        return JoinRun(select, inputs, self.failures, self._late)
+    def _join(self, select: Select, join: Join) -> JoinRun | MultiwayRun:
+        run = JoinRun if len(join.inputs) == 2 else MultiwayRun
+        return run(select, tuple(map(self._source, join.inputs)), self.failures, self._late)
 
     def _input(self, source: Scan | Join) -> ScanInput | JoinInput:
         if isinstance(source, Scan):
             return ScanInput(self._source(source))
         return JoinInput(self._join(every_column(source), source))
 
-    def _source(self, scan: Scan) -> Source:
+    def _source(self, scan: Scan) -> StreamState:
+        if scan.through is not None:
+            raise InputError(
+                f"the oracle does not know what {scan.through.block}() means: it is a block of "
+                "your own",
+                "Compare its rows with what you expect of it.",
+            )
         return self.sources[scan.stream.name.lower()]
 
     def _late(self, position: int, stream: str, row: Row, reason: str) -> None:
@@ -185,7 +186,7 @@ class QueryRun:
 
     def _changed(self) -> Iterator[list[Row]]:
         for branch, select in zip(self.branches, self._selects, strict=True):
-            if isinstance(branch, SelectRun | JoinRun):
+            if isinstance(branch, SelectRun | JoinRun | MultiwayRun):
                 yield branch.change(select)
             else:
                 yield branch.change(select, self._ordering)

@@ -19,7 +19,7 @@ from penstock.oracle.arithmetic import EXACT
 from penstock.oracle.evaluate import Failures
 from penstock.oracle.join import Side, later
 from penstock.oracle.order import Ordering
-from penstock.oracle.source import Source
+from penstock.oracle.stream_state import StreamState
 from penstock.oracle.values import Row, Type, Value
 from penstock.sql.expressions import Column
 from penstock.sql.plan import Aggregate, Output, Scan, Select
@@ -54,7 +54,7 @@ class SlidingRun:
     def __init__(
         self,
         select: Select,
-        source: Source,
+        source: StreamState,
         ordering: Ordering,
         failures: Failures,
         late: Letter,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Column:
-    """Column ``index`` of an input: side 0 is the left or only input, side 1 the right one.
+    """Column ``index`` of an input: side ``i`` is input ``i`` of a join, side 0 the only input.
 
     ``alias`` is the name of the input in the query, for display. Types are compared, but not
     hashed: Arrow makes a text of a type for that.
@@ -31,16 +31,25 @@ class Column:
         return f"{self.alias}.{self.name}" if self.alias else self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Literal:
     """A constant, as a physical value.
 
     None, bool, int, float, ``decimal.Decimal``, str or bytes; a date is the days since 1970-01-01,
-    a timestamp its units since then, a duration its microseconds.
+    a timestamp its units since then, a duration its microseconds. Two are equal if they can stand
+    for each other: 0.0 and -0.0 cannot.
     """
 
     value: object
-    type: pa.DataType = field(hash=False)
+    type: pa.DataType
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return repr(self.value) == repr(other.value) and self.type == other.type
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
 
     def __str__(self) -> str:
         return "NULL" if self.value is None else repr(self.value)

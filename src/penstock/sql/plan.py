@@ -33,18 +33,20 @@ class Argument:
 
 @dataclass(frozen=True)
 class Through:
-    """A block of the user's own that a stream goes through.
+    """A block of the user's own that ``stream`` goes through.
 
     The rows that it gives have the columns of the stream. ``implementation`` is where its class is,
     ``module:Class``.
     """
 
+    stream: Stream
     block: str
     implementation: str
     arguments: tuple[Argument, ...]
 
     def __str__(self) -> str:
-        return ", ".join(f"{one.name} => {one.value}" for one in self.arguments)
+        given = (f"{one.name} => {one.value}" for one in self.arguments)
+        return f"{self.block}({', '.join((self.stream.name, *given))})"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Scan:
     """A stream in FROM, with its window clause.
 
     ``window`` is None if there is no clause and none is needed (no join). ``time`` is set if the
-    query needs the tuple's time: it or the other side of its join has a Range.
+    query needs the tuple's time: it or the other side of its join has a Range. With ``through``,
+    ``stream`` is a derived stream without a declaration: the rows of that block.
     """
 
     stream: Stream
@@ -62,27 +65,64 @@ class Scan:
     through: Through | None = None
 
 
+MOST_INPUTS = 63
+"""The largest number of inputs of a join: rank keys have six bits for the input."""
+
+
 @dataclass(frozen=True)
-class Join:
-    """A two-way window join. ``kind`` is one of JOIN_KINDS (semi and anti: of the left side).
+class JoinStep:
+    """A join of the combinations of what stands to the left of it with one more input.
 
-    ``on`` is a bool expression over sides 0 and 1. ``float_clock``: ticks are floats, not ints.
-
-    Rewrite rules fill in the rest, which together means the same as ``on``: ``filters`` (what one
-    side alone must satisfy to find partners at all), ``compiled`` (what a kernel evaluates) and
-    ``residual`` (what is evaluated on the remaining pairs). ``columns`` are the columns of each
-    side that anything after the join reads; expressions after the join index into them. None: all.
+    ``kind`` is one of JOIN_KINDS; ``on`` is over the inputs up to its own.
     """
 
     kind: str
-    left: Scan
-    right: Scan
+    on: Expression
+
+    @property
+    def hides(self) -> bool:
+        """Whether nothing after it can name its input."""
+        return self.kind in ("semi", "anti")
+
+
+@dataclass(frozen=True)
+class Join:
+    """A window join of two or more inputs. ``kind`` is one of JOIN_KINDS.
+
+    Semi and anti joins are of the first input. With more than two inputs the kind is inner. ``on``
+    is a bool expression in which side ``i`` is input ``i``. ``float_clock``: ticks are floats, not
+    ints.
+
+    A tree of three and more inputs that has an outer, semi or anti join is the inner join of its
+    first inputs, perhaps of one, and then ``steps``, one for each further input, from the first
+    join that is not inner on. ``on`` is the condition of the inner join alone.
+
+    Rewrite rules fill in the rest, which together means the same as ``on``: ``filters`` (what a
+    tuple of one input must satisfy to find partners at all), ``compiled`` (what kernels evaluate)
+    and ``residual`` (what is evaluated on the remaining combinations). ``columns`` are the columns
+    of each input that anything after the join reads; expressions after the join index into them.
+    None: all.
+    """
+
+    kind: str
+    inputs: tuple[Scan, ...]
     on: Expression
     float_clock: bool = False
-    filters: tuple[Expression, Expression] = (TRUE, TRUE)
+    filters: tuple[Expression, ...] = ()
     compiled: Expression = TRUE
     residual: Expression = TRUE
-    columns: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    columns: tuple[tuple[int, ...], ...] | None = None
+    steps: tuple[JoinStep, ...] = ()
+
+    @property
+    def core(self) -> int:
+        """The number of inputs before the steps: those of the inner join."""
+        return len(self.inputs) - len(self.steps)
+
+    @property
+    def conditions(self) -> tuple[Expression, ...]:
+        """The conditions of the join, those of its steps included."""
+        return self.on, *(step.on for step in self.steps)
 
 
 def border_type(kind: pa.DataType) -> pa.DataType:
@@ -195,8 +235,8 @@ class Output:
 class Select:
     """``SELECT columns FROM source WHERE where``; over an aggregate, ``where`` is HAVING.
 
-    Over a join, columns of the left stream are on side 0 and those of the right one on side 1 (semi
-    and anti joins have side 0 only); over a scan or an aggregate everything is on side 0.
+    Over a join, columns of input ``i`` are on side ``i`` (semi and anti joins have side 0 only);
+    over a scan or an aggregate everything is on side 0.
 
     ``columns_read`` is filled in by a rewrite rule: the columns of a scan that the select list
     reads and indexes into. None: all.
@@ -251,7 +291,7 @@ class Plan:
             source = select.source
             if isinstance(source, Aggregate):
                 source = source.source
-            found.extend((source,) if isinstance(source, Scan) else (source.left, source.right))
+            found.extend((source,) if isinstance(source, Scan) else source.inputs)
         return tuple(found)
 
     @property

@@ -37,6 +37,10 @@ class _Opened:
         """Some of the rows."""
         return self._batch.take(indices)
 
+    def slice(self, start: int, length: int) -> pa.RecordBatch:
+        """Neighbouring rows, not copied."""
+        return self._batch.slice(start, length)
+
 
 def opened(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, for its columns to be read several times: to make one costs microseconds."""

@@ -7,7 +7,7 @@ values does not fit; the rows with such values become dead letters at their plac
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +34,8 @@ from penstock.streams.rows import (
 from penstock.streams.schema import LEFT_OUT, USUAL, Stream, is_text, normal_type, type_name
 
 SourceEvent = Tuples | Malformed
+Converted = tuple[Any, dict[int, str]]
+"""An array, and a reason for each value that does not fit its type (and is NULL)."""
 
 
 class ArrowStream(Protocol):
@@ -366,17 +368,13 @@ def batch_to_events(
     stream: Stream, batch: pa.RecordBatch, dictionaries: bool = False
 ) -> list[SourceEvent]:
     """The events of a batch that has the stream's columns and passed :func:`check_types`."""
-    arrays: list[pa.Array[Any]] = []
-    bad: dict[int, str] = {}
+
+    def convert(array: Any, kind: pa.DataType) -> Converted:
+        stays = dictionaries and _stays_encoded(array, kind)
+        return (array, {}) if stays else convert_array(array, kind)
+
     batch = _validate(stream, batch)
-    for array, field in zip(batch.columns, stream.schema, strict=True):
-        if dictionaries and _stays_encoded(array, field.type):
-            arrays.append(array)
-            continue
-        converted, reasons = convert_array(array, field.type)
-        arrays.append(converted)
-        for row, reason in reasons.items():
-            bad.setdefault(row, f"column {field.name}: {reason}")
+    arrays, bad = convert_columns(stream, batch.columns, convert)
     result = pa.RecordBatch.from_arrays(arrays, names=stream.schema.names)
     texts = {row: format_rows(_plain(batch.slice(row, 1)))[0] for row in bad}
     return cut_out(stream, result, bad, texts)
@@ -446,6 +444,20 @@ def _plain_array(array: Any) -> Any:
     return array.cast(pa.float32()) if types.is_float16(kind) else array
 
 
+def convert_columns(
+    stream: Stream, columns: Iterable[Any], convert: Callable[[Any, pa.DataType], Converted]
+) -> tuple[list[pa.Array[Any]], dict[int, str]]:
+    """The columns in the stream's types, and by row why the first value that does not fit fails."""
+    arrays: list[pa.Array[Any]] = []
+    bad: dict[int, str] = {}
+    for column, field in zip(columns, stream.schema, strict=True):
+        array, reasons = convert(column, field.type)
+        arrays.append(array)
+        for row, reason in reasons.items():
+            bad.setdefault(row, f"column {field.name}: {reason}")
+    return arrays, bad
+
+
 def cut_out(
     stream: Stream, batch: pa.RecordBatch, bad: Mapping[int, str], texts: Mapping[int, str]
 ) -> list[SourceEvent]:
@@ -462,8 +474,8 @@ def cut_out(
     return events
 
 
-def convert_array(array: Any, kind: pa.DataType) -> tuple[pa.Array[Any], dict[int, str]]:
-    """The array in type ``kind``, and a reason for each value that does not fit (and is NULL)."""
+def convert_array(array: Any, kind: pa.DataType) -> Converted:
+    """The array in type ``kind``."""
     if array.type.equals(kind):
         return array, {}
     array = _plain_array(array)
@@ -528,13 +540,8 @@ def _rows_to_events(stream: Stream, rows: Sequence[object]) -> list[SourceEvent]
     if not rows:
         return []
     columns, unknown = columns_of(stream, rows)
-    arrays: list[pa.Array[Any]] = []
-    bad: dict[int, str] = dict(unknown)
-    for values, field in zip(columns, stream.schema, strict=True):
-        array, reasons = python_to_array(values, field.type)
-        arrays.append(array)
-        for row, reason in reasons.items():
-            bad.setdefault(row, f"column {field.name}: {reason}")
+    arrays, bad = convert_columns(stream, columns, python_to_array)
+    bad |= unknown
     texts = {row: ", ".join(literal_of(column[row]).text for column in columns) for row in bad}
     batch = pa.RecordBatch.from_arrays(arrays, schema=stream.schema)
     return cut_out(stream, batch, bad, texts)

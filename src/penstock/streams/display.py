@@ -19,6 +19,16 @@ def one_line(text: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 
 
+def listed(names: Iterable[str]) -> str:
+    """Names as a sentence has them.
+
+    >>> listed(["R"]), listed(["R", "S"]), listed(["R", "S", "Q"])
+    ('R', 'R and S', 'R, S and Q')
+    """
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """A count with its noun, in the singular or plural.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import InputError, PenstockError
 from penstock.oracle.oracle import Oracle
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.streams.display import counted, html_line, html_text
 from penstock.streams.literals import format_value

@@ -81,9 +81,8 @@ def latency_in_rounds(
     network: Network,
     messages: Callable[[Chunk], Iterable[tuple[str, Any]]],
     window: int,
-    rounds: int | None = None,
 ) -> Latency:
-    """The visiting latency with full windows.
+    """The visiting latency with full windows, over four times as many rounds as a window has rows.
 
     Parameters
     ----------
@@ -93,12 +92,9 @@ def latency_in_rounds(
         The messages for a chunk, with their entries.
     window
         Rows in the window of each stream.
-    rounds
-        The number of rounds; by default four times the window.
     """
-    rounds = 4 * window if rounds is None else rounds
     running, latencies = Rounds(network), []
-    for number, chunk in enumerate(one_by_one(window, rounds)):
+    for number, chunk in enumerate(one_by_one(window, 4 * window)):
         for entry, message in messages(chunk):
             running.send(entry, message)
         for message in running.round():

@@ -7,18 +7,18 @@ belong to, and an expectation compares those that belong before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 import penstock
 from penstock.errors import PenstockError, ScriptError, SqlError
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
 from penstock.program.choose.join_kernel import KERNELS
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.program.isa.instructions import (
     Change,
     CreateStream,
@@ -45,6 +45,10 @@ from penstock.testing.script import (
     StreamStep,
     TupleStep,
 )
+
+if TYPE_CHECKING:
+    from penstock.engines.shared.query import Result
+    from penstock.engines.shared.running_query import Letter
 
 Event = Tuples | Merged | Malformed | Punctuation | End | Instruction
 
@@ -330,32 +334,48 @@ class QueryOptions:
     def without_join(self) -> QueryOptions:
         """The options without those that only a join can have."""
         kernel = None if self.kernel in KERNELS else self.kernel
-        return replace(self, kernel=kernel, flow=replace(self.flow, name=None, branching=None))
+        flow = replace(self.flow, name=None, branching=None, design=None)
+        return replace(self, kernel=kernel, flow=flow)
+
+    def without_design(self) -> QueryOptions:
+        """The options without the one that only a join of three and more streams can have."""
+        return replace(self, flow=replace(self.flow, design=None))
 
 
 def options_for(sql: str, options: QueryOptions, texts: Iterable[str]) -> QueryOptions:
     """The options for one query of a script with the queries ``texts``.
 
-    Options for joins apply to the queries with a join. If none has one, they stay and are refused.
+    Options for joins apply to the queries with a join, and a design to those that join three and
+    more streams. If none does, they stay and are refused.
     """
-    left = options.without_join()
-    if left == options or has_join(sql) or not any(map(has_join, texts)):
-        return options
-    return left
+    most = max(map(streams_joined, texts), default=0)
+    here = streams_joined(sql)
+    if here < 3 <= most:
+        options = options.without_design()
+    return options.without_join() if here < 2 <= most else options
 
 
 @lru_cache(maxsize=256)
-def has_join(sql: str) -> bool:
-    """Whether the query itself joins two streams.
+def streams_joined(sql: str) -> int:
+    """How many streams the largest join of the query itself has.
 
-    >>> has_join("SELECT x FROM R"), has_join("SELECT x FROM R [ROWS 1], S [ROWS 1]")
-    (False, True)
+    >>> streams_joined("SELECT x FROM R"), streams_joined("SELECT x FROM R [ROWS 1], S [ROWS 1]")
+    (1, 2)
     """
     try:
         query = parse_query(sql)
     except SqlError:
-        return False  # installing it raises the error
-    return any(select.join is not None for select in query.ast.selects)
+        return 0  # installing it raises the error
+    return max(len(select.joins) + 1 for select in query.ast.selects)
+
+
+def outputs_of(query: str, rows: Iterable[Result], letters: Iterable[Letter]) -> Iterator[Output]:
+    """The outputs of a query, rows first."""
+    for result in rows:
+        texts = zip(result.positions.tolist(), format_rows(result.batch), strict=True)
+        yield from (Output(position, query, "rows", text) for position, text in texts)
+    for one in letters:
+        yield Output(one.position, query, one.kind, one.text, one.stream, one.reason)
 
 
 class EngineTarget:
@@ -380,19 +400,7 @@ class EngineTarget:
         self._engine.wait()
         found: list[Output] = []
         for name, query in self._queries.items():
-            for result in query.drain():
-                found += [
-                    Output(int(position), name, "rows", text)
-                    for position, text in zip(
-                        result.positions, format_rows(result.batch), strict=True
-                    )
-                ]
-            found += [
-                Output(
-                    letter.position, name, letter.kind, letter.text, letter.stream, letter.reason
-                )
-                for letter in query.drain_letters()
-            ]
+            found += outputs_of(name, query.drain(), query.drain_letters())
         return found
 
     def __enter__(self) -> EngineTarget:

@@ -349,7 +349,7 @@ def _punctuate(line: Line, rest: str) -> PunctuateStep:
         )
     if values[0].kind == "null":
         raise ScriptError.at_line(
-            line.number, line.text, "NULL is no promise", "Write the value: punctuate R: 120."
+            line.number, line.text, "NULL is no punctuation", "Write the value: punctuate R: 120."
         )
     return PunctuateStep(line, match[1], match[2], values[0])
 

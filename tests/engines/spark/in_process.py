@@ -22,8 +22,8 @@ from penstock import tuning
 from penstock.engines.shared import checksums
 from penstock.engines.spark import engine as engine_module
 from penstock.engines.spark.core.frames import Frame
-from penstock.engines.spark.core.host import HostOptions, HostTask
-from penstock.engines.spark.core.trigger import CoreMemory, Output, trigger
+from penstock.engines.spark.core.host import HostTask
+from penstock.engines.spark.core.trigger import CoreMemory, CoreOptions, Output, trigger
 from penstock.engines.spark.engine import Engine
 from penstock.engines.spark.resident.checkpoint import Checkpoint
 from penstock.engines.spark.resident.log_source import LogReader
@@ -106,7 +106,7 @@ class InProcess:
         self,
         spark: Any,
         checkpoint: Checkpoint,
-        options: HostOptions,
+        options: CoreOptions,
         rows_per_trigger: int,
         deliver: Callable[[int, pa.Table], None],
     ) -> None:
@@ -169,7 +169,7 @@ class InProcess:
         store = cluster.stores.setdefault(core, DictStore())
         task = HostTask(self._options)
         if cluster.happens(0.3):
-            cluster.memory = CoreMemory(most=8)  # another worker
+            cluster.memory.clear()  # another worker
             if cluster.batch % 2:
                 store.lose_copies()
         if cluster.chance is not None:

@@ -73,7 +73,7 @@ def test_a_change_takes_effect_at_its_position_and_restarts_nothing(session: Ses
         other.drop()
         engine.wait()
         assert list(engine.queries) == ["band"]
-        assert engine.run_id == run == str(engine._resident.query.runId)
+        assert engine.run_id == run == str(engine._resident._query.runId)
         assert engine.batches >= 4
         assert query.explain().splitlines()[-1] == (
             "distribution: broadcast to 2 cores, each tuple stored on one (SplitJoin)"

@@ -138,7 +138,7 @@ def test_without_slack_the_source_punctuations_count(followed: list[bool]) -> No
     steps = [("sql", text), ("punctuate", -50), ("push", tuples()), ("punctuate", SIZE - 100)]
     made = both([*steps, ("push", tuples(SIZE))])
     assert followed and all(followed)
-    assert made[2][1] == [], "nothing is late, since the promise does not follow the tuples"
+    assert made[2][1] == [], "nothing is late, since the punctuation does not follow the tuples"
 
 
 def test_an_overflow_stops_its_query_alone(followed: list[bool]) -> None:

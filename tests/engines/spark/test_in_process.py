@@ -197,6 +197,21 @@ def test_metrics_are_those_of_the_embedded_engine(kind: str) -> None:
             "a left join must know whom no core has matched",
         ),
         (
+            "SELECT a.x FROM R [ROWS 2] AS a JOIN R [ROWS 2] AS b ON a.x = b.x "
+            "ANTI JOIN R [ROWS 2] AS c ON b.x = c.x",
+            "an anti join must know whom no core has matched",
+        ),
+        (
+            "SELECT a.x FROM R [ROWS 2] AS a, R [ROWS 2] AS b, R [ROWS 2] AS c "
+            "WHERE a.x = b.x AND b.x = c.x",
+            "one core joins 3 streams",
+        ),
+        (
+            "SELECT a.x FROM R [ROWS 2] AS a JOIN R [ROWS 2] AS b ON a.x = b.x "
+            "UNION ALL SELECT x FROM R",
+            "a union with a join needs one order",
+        ),
+        (
             "SELECT COUNT(*) AS n FROM R [ROWS 2 SLIDE 2]",
             "an aggregate sees every tuple in its order",
         ),

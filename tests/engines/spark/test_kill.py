@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.kill.campaign import QUERIES, Campaign, Death
+from tests.kill.campaign import FIVE, QUERIES, THREE, Campaign, Death
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -32,4 +32,18 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
         "heading (worker)": 1,
         "sinking (all)": 1,
     }
+    assert campaign.found() == expected
+
+
+@pytest.mark.parametrize("query", [THREE, FIVE], ids=["three", "five"])
+def test_a_join_of_several_streams_that_is_killed_has_each_row_once(
+    tmp_path: Path, query: str
+) -> None:
+    campaign = Campaign(tmp_path, seed=3, rows=12_000, rows_per_trigger=2_000, query=query)
+    expected = campaign.expected()
+    assert len(expected) > 200
+    assert not campaign.run(Death("running", 2, "worker"), Death("writing", 8))
+    assert not (tmp_path / "out.jsonl").exists()
+    assert campaign.run()
+    assert campaign.died == {"running (worker)": 1, "writing (all)": 1}
     assert campaign.found() == expected

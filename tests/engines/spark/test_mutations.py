@@ -17,6 +17,7 @@ from tests.test_random_scripts import check, on_oracle, run_on
 from tests.thresholds import low_thresholds
 
 from penstock.blocks.join.matcher import Matcher
+from penstock.blocks.join.side import JoinSide
 from penstock.blocks.run import Share
 from penstock.engines.spark.core import host
 from penstock.engines.spark.core.trigger import CoreMemory
@@ -80,6 +81,17 @@ def a_window_that_is_loaded_or_packed_keeps_its_old_keys(patch: Patch) -> None:
     patch.setattr(Matcher, "rebuild", once)
 
 
+def a_third_window_is_loaded_without_its_oldest_tuple(patch: Patch) -> None:
+    load = JoinSide.load
+
+    def loaded(self: Any, state: Any) -> None:
+        load(self, state)
+        if self.index > 1 and len(self.rows):
+            self._drop(self.rows.first + 1, 1)
+
+    patch.setattr(JoinSide, "load", loaded)
+
+
 BREAKAGES = (
     every_core_stores_every_tuple,
     no_core_stores_the_tuples_of_the_last,
@@ -90,6 +102,7 @@ BREAKAGES = (
     rows_of_cores_are_not_merged,
     indexes_find_nothing,
     a_window_that_is_loaded_or_packed_keeps_its_old_keys,
+    a_third_window_is_loaded_without_its_oldest_tuple,
 )
 
 

@@ -23,11 +23,27 @@ from penstock.engines.shared import checksums
 from penstock.engines.spark.engine import Engine
 from penstock.engines.spark.resident import checkpoint, log, result_files, spark_files
 
+FOLDER = Path(__file__).parents[2] / "conformance"
 QUERY = (
     "CREATE STREAM big AS SELECT ts, id, x FROM R WHERE x > 2;\n"
     "SELECT b.id AS r, s.id AS s, b.x FROM big [RANGE 9 WATTR ts SLACK 2] AS b "
     "{kind} S [RANGE 6 WATTR ts] AS s ON b.x <= s.x"
 )
+QUERIES = {
+    "JOIN": QUERY.format(kind="JOIN"),
+    "FULL JOIN": QUERY.format(kind="FULL JOIN"),
+    "three files": (
+        "SELECT r.id AS r, s.id AS s, t.id AS t FROM R [RANGE 9 WATTR ts SLACK 2] AS r "
+        "JOIN S [RANGE 6 WATTR ts] AS s ON r.x = s.x JOIN T [ROWS 5] AS t ON t.x <= s.x"
+    ),
+    "five files": (
+        "CREATE STREAM big AS SELECT ts, id, x FROM R WHERE x > 2;\n"
+        "SELECT b.id AS b, s.id AS s, t.id AS t, u.id AS u, v.id AS v "
+        "FROM big [RANGE 9 WATTR ts SLACK 2] AS b, S [ROWS 5] AS s, T [ROWS 4] AS t, "
+        "U [RANGE 6 WATTR ts SLACK 1] AS u, V [ROWS 4] AS v "
+        "WHERE b.x = s.x AND s.x = t.x AND t.x = u.x AND u.x = v.x"
+    ),
+}
 
 
 class Killed(BaseException):
@@ -62,11 +78,11 @@ def deadly(chance: random.Random, probability: float) -> Iterator[None]:
         yield
 
 
-def files(folder: Path, seed: int, count: int) -> list[str]:
-    """Two streams as files; some of their tuples are late and one has no time."""
+def files(folder: Path, seed: int, count: int, names: str = "RS") -> list[str]:
+    """Streams as files; some of their tuples are late and one has no time."""
     rng = np.random.default_rng(seed)
     arguments = ["--order-by", "at"]
-    for name in ("R", "S"):
+    for name in names:
         ts = np.arange(count) - rng.choice([0, 0, 0, 1, 5], count)
         columns = {
             "at": pa.array(np.arange(count)),
@@ -85,7 +101,7 @@ def call(*arguments: object) -> int:
     return int(caught.value.code or 0)
 
 
-@pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
+@pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("seed", range(4))
 @tuning.given(run_batch_rows=13)  # punctuations come after each batch
 def test_a_run_that_is_killed_goes_on_and_has_each_row_once(
@@ -93,8 +109,9 @@ def test_a_run_that_is_killed_goes_on_and_has_each_row_once(
 ) -> None:
     monkeypatch.setattr("penstock.cli.run.bounded._warm_up", lambda *_: None)
     query = tmp_path / "q.sql"
-    query.write_text(QUERY.format(kind=kind))
-    command = ["run", query, *files(tmp_path, seed, 150)]
+    query.write_text(QUERIES[kind])
+    names = {"three files": "RST", "five files": "RSTUV"}.get(kind, "RS")
+    command = ["run", query, *files(tmp_path, seed, 150, names)]
     for name in ("local", "spark"):
         (tmp_path / name).mkdir()
     outputs = ["out.jsonl", "letters.jsonl"]
@@ -144,11 +161,28 @@ end
 """
 
 
+JOIN_OF_THREE = FOLDER / "multiway-change-window.flow"
+"""Its windows are changed while the streams flow."""
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (SCRIPT, "q: 1\nq: 2\nq: 4\n"),
+        (
+            JOIN_OF_THREE.read_text(),
+            "found: 1, 11, 21\nfound: 2, 11, 21\nfound: 3, 11, 21\nfound: 3, 11, 22\n"
+            "found: 3, 11, 23\nfound: 3, 11, 24\nfound: 4, 11, 24\n",
+        ),
+    ],
+    ids=["one stream", "three"],
+)
+@pytest.mark.filterwarnings("ignore:query 'found'. no condition links")
 def test_a_script_that_is_killed_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, lines: str
 ) -> None:
     script = tmp_path / "s.flow"
-    script.write_text(SCRIPT)
+    script.write_text(text)
     assert call("replay", script, "--engine", "local") == 0
     expected = capsys.readouterr().out
     for seed in range(10):
@@ -164,7 +198,7 @@ def test_a_script_that_is_killed_goes_on(
                 except Killed:
                     kills += 1
                     capsys.readouterr()
-        assert capsys.readouterr().out == expected == "q: 1\nq: 2\nq: 4\n"
+        assert capsys.readouterr().out == expected == lines
 
 
 @pytest.mark.parametrize(
@@ -188,6 +222,13 @@ def test_a_script_that_is_killed_goes_on(
             "splitjoin",
             [[0, [20, 20], [20, 20]]],
         ),
+        (
+            2,
+            "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x "
+            "JOIN R [ROWS 2] AS t ON s.x = t.x",
+            None,
+            [[0, [20, 20, 20], [20, 20, 20]]],
+        ),
         (2, "SELECT r.x FROM R AS r", None, []),
     ],
 )
@@ -205,10 +246,22 @@ def test_the_summary_tells_what_spark_did(
         "shed", "expression_failures", "seconds", "tuples_per_second", "batches", "spark_version",
     ]  # fmt: skip
     assert (told["engine"], told["flow"], told["spark_version"]) == ("spark", flow, "in process")
-    assert told["tuples_in"] == 40 if flow else 20
+    assert told["tuples_in"] == (40 if " S " in query else 20)
     assert [[core["core"], core["stored"], core["probed"]] for core in told["cores"]] == shared
     assert told["batches"] > 1
     assert told["tuples_per_second"] == pytest.approx(told["tuples_in"] / told["seconds"])
+
+
+def test_a_join_of_three_files_has_no_flow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.sql").write_text(QUERIES["three files"])
+    command = ["run", tmp_path / "q.sql", *files(tmp_path, 1, 20, "RST"), "--engine", "spark"]
+    assert call(*command, "--flow", "splitjoin") == 2
+    assert capsys.readouterr().err == (
+        "penstock: the flow splitjoin shares joins of two streams, and the query joins 3\n"
+        "Leave the flow out: on Spark, one core runs a join of three and more streams.\n"
+    )
 
 
 def test_only_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

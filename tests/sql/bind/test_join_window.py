@@ -65,29 +65,29 @@ def test_exact_clocks(
     left: str, right: str, first: Range, second: Range | Rows, factor: int, other: int
 ) -> None:
     bound = join(f"[{left}]", f"[{right}]")
-    assert (bound.left.window, bound.right.window) == (first, second)
-    assert bound.left.time and bound.right.time
-    assert (bound.left.time.factor, bound.right.time.factor) == (factor, other)
+    assert (bound.inputs[0].window, bound.inputs[1].window) == (first, second)
+    assert bound.inputs[0].time and bound.inputs[1].time
+    assert (bound.inputs[0].time.factor, bound.inputs[1].time.factor) == (factor, other)
     assert not bound.float_clock
-    assert all(isinstance(time.factor, int) for time in (bound.left.time, bound.right.time))
+    assert all(scan.time and isinstance(scan.time.factor, int) for scan in bound.inputs)
 
 
 def test_a_float_attribute_makes_the_whole_clock_a_float_one() -> None:
     bound = join("[RANGE 2.5 WATTR f]", "[RANGE 3 WATTR i SLACK 1]")
     assert bound.float_clock
-    assert bound.left.window == Range(2.5)
-    assert bound.right.window == Range(3.0, 1.0)
-    assert isinstance(bound.right.window.size, float)
-    assert bound.left.time == TimeAttribute(3, "f", 1.0)
-    assert bound.right.time == TimeAttribute(1, "i", 1.0)
+    assert bound.inputs[0].window == Range(2.5)
+    assert bound.inputs[1].window == Range(3.0, 1.0)
+    assert isinstance(bound.inputs[1].window.size, float)
+    assert bound.inputs[0].time == TimeAttribute(3, "f", 1.0)
+    assert bound.inputs[1].time == TimeAttribute(1, "i", 1.0)
     decimal = join("[RANGE 2 WATTR g]", "[ROWS 3 WATTR p]")
-    assert decimal.right.time == TimeAttribute(5, "p", 0.01)
+    assert decimal.inputs[1].time == TimeAttribute(5, "p", 0.01)
 
 
 def test_count_windows_have_no_time() -> None:
     bound = join("[ROWS 0]", "[NOW]")
-    assert (bound.left.window, bound.right.window) == (Rows(0), Rows(0))
-    assert (bound.left.time, bound.right.time) == (None, None)
+    assert (bound.inputs[0].window, bound.inputs[1].window) == (Rows(0), Rows(0))
+    assert (bound.inputs[0].time, bound.inputs[1].time) == (None, None)
 
 
 R = pa.schema({"a": pa.int64(), "b": pa.int64(), "c": pa.int64(), "o": pa.int64()})
@@ -100,8 +100,10 @@ def times(
     catalog = Catalog([Stream.of("R", R, declared), Stream.of("S", S)])
     query = parse_query(f"SELECT a FROM R {left} JOIN S {right} ON TRUE")
     source = bind(query, catalog, order_column=order).selects[0].source
-    assert isinstance(source, Join) and source.left.time and source.right.time
-    return source.left.time.name, source.right.time.name
+    assert isinstance(source, Join)
+    left, right = (scan.time for scan in source.inputs)
+    assert left and right
+    return left.name, right.name
 
 
 def test_a_streams_own_wattr_comes_first() -> None:
@@ -131,7 +133,7 @@ def test_bounded_streams_need_no_windows_where_none_are_required() -> None:
         bind(parse_query("SELECT a FROM R JOIN S [ROWS 2] ON a = x"), catalog).selects[0].source
     )
     assert isinstance(source, Join)
-    assert (source.left.window, source.right.window) == (Unbounded(), Rows(2))
+    assert [scan.window for scan in source.inputs] == [Unbounded(), Rows(2)]
 
 
 def test_a_bounded_stream_may_have_an_unbounded_window() -> None:
@@ -139,7 +141,7 @@ def test_a_bounded_stream_may_have_an_unbounded_window() -> None:
     query = parse_query("SELECT a FROM R [UNBOUNDED] JOIN S [NOW] ON a = x")
     source = bind(query, catalog).selects[0].source
     assert isinstance(source, Join)
-    assert (source.left.window, source.right.window) == (Unbounded(), Rows(0))
+    assert [scan.window for scan in source.inputs] == [Unbounded(), Rows(0)]
 
 
 def test_a_window_without_a_join_is_kept() -> None:

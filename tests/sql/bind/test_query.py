@@ -7,11 +7,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.errors import InputError
+from penstock.errors import InputError, SqlError
 from penstock.sql.bind.catalog import Catalog
-from penstock.sql.expressions import TRUE, Column
-from penstock.sql.plan import Join, Plan, Scan, Select, Union
+from penstock.sql.bind.multiway import unlinked
+from penstock.sql.expressions import TRUE, Column, conjuncts
+from penstock.sql.plan import Aggregate, Join, Plan, Scan, Select, Union
 from penstock.streams.schema import Stream
+from penstock.streams.windows import Rows
 
 
 def test_a_selection(select: Callable[[str], Select]) -> None:
@@ -26,7 +28,7 @@ def test_a_join_has_the_left_stream_on_side_0(select: Callable[[str], Select]) -
     found = select("SELECT a, x FROM R [ROWS 4] AS one JOIN S [ROWS 5] two ON one.id = two.id")
     assert isinstance(found.source, Join)
     assert found.source.kind == "inner"
-    assert (found.source.left.alias, found.source.right.alias) == ("one", "two")
+    assert [scan.alias for scan in found.source.inputs] == ["one", "two"]
     assert [column.expression for column in found.columns] == [
         Column(1, 1, "a", pa.int32()),
         Column(0, 1, "x", pa.int32()),
@@ -58,6 +60,73 @@ def test_a_comma_is_a_join_of_all_pairs(select: Callable[[str], Select]) -> None
     assert isinstance(found.source, Join)
     assert (found.source.kind, found.source.on) == ("inner", TRUE)
     assert str(found.where) == "(R.x = S.a)"
+
+
+def test_a_join_of_three_streams_has_all_conditions_of_its_ons(
+    select: Callable[[str], Select],
+) -> None:
+    found = select(
+        "SELECT ts, a, r.x FROM R [ROWS 4] AS r JOIN S [NOW] s ON r.x = s.a AND s.a > 1 "
+        "CROSS JOIN R [ROWS 3] q JOIN T [ROWS 2] ON ts = a AND q.id = 5"
+    )
+    assert isinstance(found.source, Join)
+    assert found.source.kind == "inner"
+    assert [(scan.alias, scan.window) for scan in found.source.inputs] == [
+        ("r", Rows(4)), ("s", Rows(0)), ("q", Rows(3)), ("T", Rows(2)),
+    ]  # fmt: skip
+    assert [str(term) for term in conjuncts(found.source.on)] == [
+        "(r.x = s.a)", "(s.a > 1)", "(T.ts = cast(s.a as int64))", "(q.id = 5)",
+    ]  # fmt: skip
+    columns = [c.expression for c in found.columns if isinstance(c.expression, Column)]
+    assert [column.side for column in columns] == [3, 1, 0]
+
+
+def test_columns_of_the_third_stream_are_aggregated(select: Callable[[str], Select]) -> None:
+    # Columns of results are told from those of every input.
+    found = select(
+        "SELECT g.id, COUNT(*) AS n, MAX(g.ts) AS m FROM Past [NOW] p, Older [NOW] o, Gone [NOW] g "
+        "GROUP BY g.id HAVING MAX(g.ts) > 2"
+    )
+    assert isinstance(found.source, Aggregate)
+    assert [str(key.expression) for key in found.source.keys] == ["g.id"]
+    assert [str(call) for call in found.source.calls] == ["COUNT(*)", "MAX(g.ts)"]
+    assert [str(column.expression) for column in found.columns] == ["id", "COUNT(*)", "MAX(g.ts)"]
+
+
+@pytest.mark.parametrize(
+    ("where", "apart"),
+    [
+        ("a.id = b.id AND b.id = c.id AND c.id = d.id", ()),
+        ("d.id = c.id AND c.id < b.id AND b.id + a.id = 5", ()),
+        ("a.id + b.id = c.id", ("d",)),
+        ("a.id = b.id AND c.id = d.id", ("c", "d")),
+        ("a.id = b.id OR c.id = 1 OR d.id = 1", ()),
+        ("b.id = 1 AND c.id = 1 AND d.id = a.id", ("b", "c")),
+        ("TRUE", ("b", "c", "d")),
+    ],
+)
+def test_conditions_link_the_streams_that_they_read(
+    select: Callable[[str], Select], where: str, apart: tuple[str, ...]
+) -> None:
+    four = "T [NOW] a CROSS JOIN T [NOW] b CROSS JOIN T [NOW] c"
+    in_where = select(f"SELECT a.id FROM {four} CROSS JOIN T [NOW] d WHERE {where}")
+    in_on = select(f"SELECT a.id FROM {four} JOIN T [NOW] d ON {where}")
+    assert isinstance(in_where.source, Join) and isinstance(in_on.source, Join)
+    assert unlinked(in_where.source, in_where.where) == unlinked(in_on.source) == apart
+    # Bounded windows need no condition; a join of the whole of streams does.
+    whole = four.replace("T [NOW] b", "Gone [UNBOUNDED] b")
+    if apart:
+        with pytest.raises(SqlError, match=f"no condition links {apart[0]}"):
+            select(f"SELECT a.id FROM {whole} JOIN T [NOW] d ON {where}")
+    else:
+        select(f"SELECT a.id FROM {whole} JOIN T [NOW] d ON {where}")
+
+
+def test_a_join_of_63_streams(select: Callable[[str], Select]) -> None:
+    streams = ", ".join(f"T [NOW] AS a{number}" for number in range(63))
+    found = select(f"SELECT a62.id FROM {streams}")
+    assert isinstance(found.source, Join)
+    assert len(found.source.inputs) == 63
 
 
 def test_a_self_join(select: Callable[[str], Select]) -> None:

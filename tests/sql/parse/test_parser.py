@@ -157,22 +157,25 @@ def test_now_and_unbounded() -> None:
     ],
 )
 def test_join_kinds(words: str, kind: str) -> None:
-    join = clause(f"SELECT x FROM R [NOW] {words} S [NOW] ON a = b").join
-    assert join is not None
+    (join,) = clause(f"SELECT x FROM R [NOW] {words} S [NOW] ON a = b").joins
     assert (join.kind, join.right.stream.text, join.on is not None) == (kind, "S", True)
 
 
 @pytest.mark.parametrize("words", [", ", " CROSS JOIN "])
 def test_joins_without_on(words: str) -> None:
-    join = clause(f"SELECT x FROM R [NOW]{words}S [ROWS 2] AS other WHERE a = b").join
-    assert join is not None
+    (join,) = clause(f"SELECT x FROM R [NOW]{words}S [ROWS 2] AS other WHERE a = b").joins
     assert (join.kind, join.right.alias.text, join.on) == ("cross", "other", None)
+
+
+def test_joins_follow_each_other() -> None:
+    joins = clause("SELECT x FROM R [NOW] JOIN S [NOW] ON a = b, T [NOW] CROSS JOIN U [NOW]").joins
+    found = [(join.kind, join.right.stream.text, join.on is not None) for join in joins]
+    assert found == [("inner", "S", True), ("cross", "T", False), ("cross", "U", False)]
 
 
 def test_an_alias_needs_no_as() -> None:
     select = clause("SELECT x y FROM R [NOW] one, S two")
-    assert select.left.alias.text == "one"
-    assert select.join and select.join.right.alias.text == "two"
+    assert [reference.alias.text for reference in select.references] == ["one", "two"]
     assert select.items[0].alias and select.items[0].alias.text == "y"
 
 

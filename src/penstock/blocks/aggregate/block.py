@@ -67,8 +67,8 @@ from penstock.kernels.aggregate.survey import HIGHEST, LOWEST, Extents
 from penstock.kernels.expressions.dictionary_encoded import code_of
 from penstock.kernels.expressions.evaluate import evaluate, select
 from penstock.kernels.expressions.vector import Failures, Mask, Vector, valid_of
-from penstock.program.choose.flow import Flow
 from penstock.program.isa.block_instructions import AggregateRows
+from penstock.program.isa.flow import Flow
 from penstock.sql.expressions import TRUE, Column, Expression
 from penstock.streams.batches import no_rows
 from penstock.streams.windows import Sliding, SlidingRows

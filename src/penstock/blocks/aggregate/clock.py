@@ -51,7 +51,7 @@ class Attribute:
         self.kind: Any = kind
 
     def ticks(self, batch: pa.RecordBatch) -> Indices:
-        """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.intake`.
+        """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.screen`.
 
         Ticks of 32 bits stay so: code that computes with them makes them wider.
         """

@@ -25,8 +25,8 @@ from penstock.blocks.aggregate.group_owners import owners
 from penstock.blocks.aggregate.partial_batch import PARTIAL_CALLS, PartialBatch
 from penstock.blocks.aggregate.window_rows import Cells
 from penstock.blocks.contract import program
-from penstock.blocks.intake import screen
 from penstock.blocks.run import Run
+from penstock.blocks.screen import screen
 from penstock.program.isa.block_instructions import AggregateRows, OrderRows, Program, UnionRows
 from penstock.streams.windows import Sliding, SlidingRows
 from penstock.tuning import TUNING
@@ -139,7 +139,8 @@ def foldable(program: Program) -> AggregateRows | None:
         return None
     [aggregate], [scan] = aggregates, program.scans
     by_arrival = isinstance(aggregate.window, SlidingRows) or aggregate.emit_empty
-    if scan.stream.derived or by_arrival or aggregate.kernel == "wid":
+    reads_rows = scan.stream.derived or aggregate.input != scan.block
+    if reads_rows or by_arrival or aggregate.kernel == "wid":
         return None
     return aggregate if all(call.name in PARTIAL_CALLS for call in aggregate.calls) else None
 

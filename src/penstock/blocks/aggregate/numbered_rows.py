@@ -53,7 +53,8 @@ class NumberedRows:
         self.partials = Partials(layout, _FEWEST)
         self.numbers: Indices = np.empty(0, np.int64)
         self._rows: Indices = np.empty(0, np.int64)
-        self._versions: Indices = np.empty(0, np.int64)
+        self.versions: Indices = np.empty(0, np.int64)
+        """The version of each row."""
         self._free: Indices = np.arange(_FEWEST)[::-1]
         self._packed = PackedRows()
         self._looked_at = LOWEST
@@ -78,13 +79,8 @@ class NumberedRows:
 
     def with_versions(self, numbers: Indices, versions: Indices, latest: int) -> None:
         """Set the versions of all rows."""
-        self._versions[np.searchsorted(self.numbers, numbers)] = versions
+        self.versions[np.searchsorted(self.numbers, numbers)] = versions
         self.version = latest
-
-    @property
-    def versions(self) -> Indices:
-        """The version of each row."""
-        return self._versions
 
     @property
     def size(self) -> int:
@@ -142,7 +138,7 @@ class NumberedRows:
     def touch(self, numbers: Indices) -> None:
         """Give these rows a new version."""
         self.version += 1
-        self._versions[self.numbers.searchsorted(numbers)] = self.version
+        self.versions[self.numbers.searchsorted(numbers)] = self.version
 
     def _rows_of(self, wanted: Indices) -> Indices:
         places = self.numbers.searchsorted(wanted)
@@ -162,11 +158,11 @@ class NumberedRows:
         follow = not len(self.numbers) or bool(fresh[0] > self.numbers[-1])
         self.numbers = np.concatenate((self.numbers, fresh))
         self._rows = np.concatenate((self._rows, rows))
-        self._versions = np.concatenate((self._versions, np.full(len(fresh), self.version)))
+        self.versions = np.concatenate((self.versions, np.full(len(fresh), self.version)))
         if not follow:
             order = np.argsort(self.numbers, kind="stable")
             self.numbers, self._rows = self.numbers[order], self._rows[order]
-            self._versions = self._versions[order]
+            self.versions = self.versions[order]
         return self._rows[np.searchsorted(self.numbers, wanted)]
 
     def _take_free(self, count: int) -> Indices:
@@ -295,7 +291,7 @@ class NumberedRows:
         if places[-1] >= len(places):  # they are not the first ones
             remaining = np.delete(np.arange(len(self.numbers)), places)
         self.numbers, self._rows = self.numbers[remaining], self._rows[remaining]
-        self._versions = self._versions[remaining]
+        self.versions = self.versions[remaining]
         self._fit()
 
     def _fit(self) -> None:
@@ -320,7 +316,7 @@ class NumberedRows:
         again.
         """
         columns: dict[str, Array] = {}
-        rows = (self.numbers.tolist(), self._rows.tolist(), self._versions.tolist())
+        rows = (self.numbers.tolist(), self._rows.tolist(), self.versions.tolist())
         for number, row, version in zip(*rows, strict=True):
             prefix = f"row.{number}.{version}"
             packed = self._packed.get(number) if row == PACKED else self._pack_up(row)

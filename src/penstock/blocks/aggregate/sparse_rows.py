@@ -34,7 +34,7 @@ class SparseRows:
         self.partials = model.of(model.all.like(0))
         """Empty cells, as a model for those of runs."""
         self.numbers: Indices = np.empty(0, np.int64)
-        self._versions: Indices = np.empty(0, np.int64)
+        self.versions: Indices = np.empty(0, np.int64)
         self._runs: list[Cells] = []
         self._before: list[int] = []
         """Of each run, how many of its first cells are of rows that are gone."""
@@ -119,13 +119,13 @@ class SparseRows:
         if len(new):
             at = np.searchsorted(self.numbers, new)
             self.numbers = np.insert(self.numbers, at, new)
-            self._versions = np.insert(self._versions, at, 0)
+            self.versions = np.insert(self.versions, at, 0)
         self.touch(numbers)
 
     def touch(self, numbers: Indices) -> None:
         """Give these rows a new version."""
         self.version += 1
-        self._versions[np.searchsorted(self.numbers, numbers)] = self.version
+        self.versions[np.searchsorted(self.numbers, numbers)] = self.version
 
     def count_between(self, first: int, stop: int) -> int:
         """How many cells rows from ``first`` to before ``stop`` have; some may be counted twice."""
@@ -199,7 +199,7 @@ class SparseRows:
         gone = int(np.searchsorted(self.numbers, before))
         if not gone:
             return
-        self.numbers, self._versions = self.numbers[gone:], self._versions[gone:]
+        self.numbers, self.versions = self.numbers[gone:], self.versions[gone:]
         runs, self._runs, self._before = self._runs, [], []
         for run in runs:
             start = int(np.searchsorted(run.rows, before))
@@ -216,7 +216,7 @@ class SparseRows:
         remaining = np.flatnonzero(~np.isin(cells.rows, numbers))
         self._runs, self._before = [cells.take(remaining)], [0]
         left = ~np.isin(self.numbers, numbers)
-        self.numbers, self._versions = self.numbers[left], self._versions[left]
+        self.numbers, self.versions = self.numbers[left], self.versions[left]
 
     def pack(self, before: int) -> None:
         """Only cells that have a tuple are stored."""
@@ -226,7 +226,7 @@ class SparseRows:
         cells = self._settle()
         borders = np.append(np.searchsorted(cells.rows, self.numbers), len(cells)).tolist()
         columns: dict[str, Array] = {}
-        rows = zip(self.numbers.tolist(), self._versions.tolist(), strict=True)
+        rows = zip(self.numbers.tolist(), self.versions.tolist(), strict=True)
         for i, (number, version) in enumerate(rows):
             some = cells.take(np.arange(borders[i], borders[i + 1]))
             prefix = f"row.{number}.{version}"
@@ -245,13 +245,8 @@ class SparseRows:
 
     def with_versions(self, numbers: Indices, versions: Indices, latest: int) -> None:
         """Have the versions that rows had elsewhere; all of them are here."""
-        self._versions[np.searchsorted(self.numbers, numbers)] = versions
+        self.versions[np.searchsorted(self.numbers, numbers)] = versions
         self.version = latest
-
-    @property
-    def versions(self) -> Indices:
-        """The version of each row."""
-        return self._versions
 
 
 def distinct_cells(

@@ -43,7 +43,7 @@ from penstock.blocks.contract import (
     Site,
     Traits,
 )
-from penstock.blocks.join.compiled_steps import BatchJoin, SingleJoin, Taken
+from penstock.blocks.join.compiled_steps import BatchJoin, BatchPairs, SingleJoin
 from penstock.blocks.join.core_figures import core_figures
 from penstock.blocks.join.first_partner import FirstPartnerSearch
 from penstock.blocks.join.flow_front import FlowFront
@@ -66,23 +66,22 @@ from penstock.blocks.join.output import (
 )
 from penstock.blocks.join.parallel_probe import CoreThreads, ParallelProbe
 from penstock.blocks.join.partner_search import FoundPairs, PartnerSearch
-from penstock.blocks.join.side import JoinSide, KeyValues
+from penstock.blocks.join.side import NO_KEYS, JoinSide, KeyValues
 from penstock.blocks.lateness import Admitted, Ranks, admit
-from penstock.blocks.run import Run
+from penstock.blocks.run import Control, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.punctuator import Clock
 from penstock.blocks.window.stored_columns import taken_rows
 from penstock.kernels.compiled import loader
 from penstock.kernels.expressions.vector import Failures
-from penstock.program.choose.flow import Flow
 from penstock.program.isa.block_instructions import JoinStreams
+from penstock.program.isa.flow import Flow
 from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 NEVER = 1 << 62
-NO_KEYS = KeyValues(None, [], [])
 
 
 def no_partner_search(flow: Flow | None, kind: str) -> PartnerSearch | None:
@@ -173,7 +172,9 @@ class JoinBlock:
         self.sides = (left, right)
         self._share = left.share = right.share = site.share
         self._unmatched = Unmatched(self.kind, self.sides, self.clock)
-        self._output_punctuations = OutputPunctuations(self.kind, self.sides, self.clock)
+        self._output_punctuations = OutputPunctuations(
+            self.kind, self.sides, self.clock, site.is_read
+        )
         for side in self.sides:
             side.stores_keys = search is None
             side.track(False, search is not None)
@@ -212,7 +213,8 @@ class JoinBlock:
         self.changes += 1
         self._singles = self._batches = None
         self._small_batches = self._pause = self._refused = 0
-        self.columns = self._output_punctuations.columns = instruction.columns
+        left, right = instruction.columns
+        self.columns = self._output_punctuations.columns = (left, right)
         self._nothing = self._output(NOTHING, NOTHING.ranks)
         self.matcher.program(instruction)
         for side in self.sides:
@@ -320,7 +322,7 @@ class JoinBlock:
     def _forget(self) -> None:
         for side in self.sides:
             needed = None if self.front is None else self.front.search.oldest(side.index)
-            side.forget(self.sides[1 - side.index], needed)
+            side.forget(self.sides[1 - side.index], needed=needed)
         if self.front is None or self.front.stale:
             self._pack()
 
@@ -400,7 +402,8 @@ class JoinBlock:
             return None
         began = time.monotonic_ns()
         before = [one.punctuator.punctuation for one in self.sides]
-        self.matcher.tidy_dictionary(count)
+        if self.matcher.encodes:
+            self.matcher.tidy_dictionary(count)
         assert self._batches is not None
         taken = self._batches[side].take(run.inputs[0])
         if taken is None:
@@ -413,8 +416,9 @@ class JoinBlock:
         spent = time.monotonic_ns() - began
         if len(rows):
             self.latency.visiting.add(spent, len(rows))
-        controls = self._output_punctuations.after_tuples(side, taken.after, run, before)
+        controls: tuple[Control, ...] = ()
         if taken.after is not None:
+            controls = self._output_punctuations.after_tuples(side, taken.after, run, before)
             self._forget()
         self.latency.processing.add(time.monotonic_ns() - began, taken.count)
         return side, taken.count, replace(rows, controls=controls) if controls else rows
@@ -435,7 +439,7 @@ class JoinBlock:
                 return False
         return True
 
-    def _paired(self, side: int, run: Run, taken: Taken) -> Run:
+    def _paired(self, side: int, run: Run, taken: BatchPairs) -> Run:
         """The rows of pairs of tuples of a run with older ones of the other side."""
         if not len(taken.names):
             return self._nothing

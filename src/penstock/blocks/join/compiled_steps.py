@@ -23,7 +23,7 @@ from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import LONGEST_WORDS, Matcher
 from penstock.blocks.join.side import JoinSide
 from penstock.blocks.lateness import NO_ROWS, tick_column
-from penstock.blocks.loose_rows import LooseRows, Source, Sources
+from penstock.blocks.loose_rows import ColumnSource, ColumnSources, LooseRows
 from penstock.blocks.run import Run
 from penstock.blocks.window.punctuator import Ticks
 from penstock.blocks.window.stored_columns import Buffer
@@ -34,6 +34,7 @@ from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import KeyOperand, Predicate
 from penstock.kernels.predicate.scalar_source import Unsupported, is_whole
 from penstock.kernels.probe.buckets import Segment
+from penstock.kernels.probe.chains import Chains
 from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_push import (
     BatchColumn,
@@ -48,6 +49,7 @@ from penstock.kernels.probe.single_search import (
     MANY_PARTNERS,
     REFUSED,
     Stored,
+    describe_chains,
     describe_segments,
     indexed_up_to,
     segments_of,
@@ -62,6 +64,7 @@ Indices = npt.NDArray[np.int64]
 Nulls = tuple[bool, ...]
 NO_RANGES: Indices = np.empty((2, 0), np.int64)
 INDEXED, LONGEST_TAIL = HEADER.index("indexed"), HEADER.index("longest_tail")
+CHAINS = slice(HEADER.index("progress"), HEADER.index("most_wasted") + 1)
 SAMPLE = 1024
 ROOM = 1 << 14
 """Pairs of a batch that are found in one call; with more it is called again."""
@@ -105,7 +108,9 @@ class CompiledJoin(ABC):
         self._contented = 0
         self._asking: Indices = np.zeros(1, np.int64)
         self._mending = False
-        self._held: tuple[Segment, ...] = ()  # described by their addresses, so kept alive
+        # Described by their addresses, so kept alive.
+        self._held: tuple[Segment, ...] = ()
+        self._chains: Chains | None = None
         self._coded = _coded(self._own)
         self._looked_up_at = -1
         self.mended = 0
@@ -171,6 +176,9 @@ class CompiledJoin(ABC):
         indexed = max(indexed_up_to(self._held), self._other.first_entry)
         self._state[INDEXED] = indexed
         self._state[LONGEST_TAIL] = self._longest_tail(indexed)
+        index = self._other.entry_index
+        self._chains = None if index is None else index.chains()
+        self._state[CHAINS] = describe_chains(self._chains)
 
     def _refresh(self) -> bool:
         """Look up all addresses; False if tuples cannot be taken this way."""
@@ -193,6 +201,7 @@ class CompiledJoin(ABC):
             0,
             0,
             *map(address_of, self._scratch),
+            *describe_chains(None),
         ]
         buffers = self._buffers(own)
         for buffer in buffers:
@@ -416,11 +425,11 @@ class SingleJoin(CompiledJoin):
         return self._other.seqs.view()[indices] - self._other.rows.first
 
     @property
-    def sources(self) -> Sources:
+    def sources(self) -> ColumnSources:
         """Where the columns of the rows that it makes come from."""
         sides = zip(self._block.sides, self._block.columns, strict=True)
         return tuple(
-            [Source(None if side is self._own else side.rows, column) for column in columns]
+            [ColumnSource(None if side is self._own else side.rows, column) for column in columns]
             for side, columns in sides
         )
 
@@ -432,7 +441,7 @@ class SingleJoin(CompiledJoin):
         batch = without_columns(found)
         if mine:
             copies = LooseRows(pa.schema([own.schema.field(c) for c in mine]))
-            copies.add(position, values, partners, [Source(None, c) for c in mine])
+            copies.add(position, values, partners, [ColumnSource(None, c) for c in mine])
             batch, _ = copies.batch()
         pair = (batch, other.take(partners + other.first, theirs))
         pair = pair if self._own.index == 0 else pair[::-1]
@@ -440,7 +449,7 @@ class SingleJoin(CompiledJoin):
 
 
 @dataclass(frozen=True)
-class Taken:
+class BatchPairs:
     """What a compiled step has done with the first ``count`` tuples of a batch.
 
     ``names`` and ``partners`` are pairs: the number of a tuple in the batch, and the sequence
@@ -486,7 +495,7 @@ class BatchJoin(CompiledJoin):
         ]
         return generate_batch(predicate, shape, columns)
 
-    def take(self, batch: pa.RecordBatch) -> Taken | None:
+    def take(self, batch: pa.RecordBatch) -> BatchPairs | None:
         """Take as many tuples as can be taken this way; None: none, and nothing has changed."""
         self._batch = batch
         try:
@@ -494,7 +503,7 @@ class BatchJoin(CompiledJoin):
         finally:
             self._batch = self._nothing
 
-    def _take(self, batch: pa.RecordBatch) -> Taken | None:
+    def _take(self, batch: pa.RecordBatch) -> BatchPairs | None:
         if not self._is_current():
             return None
         held = self._read(batch)
@@ -522,7 +531,7 @@ class BatchJoin(CompiledJoin):
         after = None if judged is None else self._move_on(judged, times, done)
         names, partners = _joined(parts)
         self._block.matches += len(names)
-        return Taken(int(done), names, partners, after)
+        return BatchPairs(int(done), names, partners, after)
 
     def _newest_keys(self) -> list[npt.NDArray[Any]]:
         """Those that are stored or, if there are none, those of the batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,25 +13,32 @@ from penstock.blocks.join.parallel_probe import CoreThreads
 from penstock.blocks.join.side import JoinSide
 
 
-class MeasuredJoin(Protocol):
-    """A join block, as its figures need it."""
+class MeasuredWindows(Protocol):
+    """A join block of any number of inputs that does its work itself."""
 
-    front: FlowFront | None
-    threads: CoreThreads | None
-    sides: tuple[JoinSide, JoinSide]
     matches: int
+
+    @property
+    def sides(self) -> Sequence[JoinSide]: ...
 
     @property
     def comparisons(self) -> int: ...
 
 
+class MeasuredJoin(MeasuredWindows, Protocol):
+    """A join block of two inputs, as its figures need it."""
+
+    front: FlowFront | None
+    threads: CoreThreads | None
+
+
 def core_figures(join: MeasuredJoin) -> list[dict[str, Any]]:
     """What each core has done of a join.
 
-    ``stored`` and ``probed`` are the tuples of either side that it has ever stored, and that have
+    ``stored`` and ``probed`` are the tuples of each side that it has ever stored, and that have
     probed its windows; ``matched`` the pairs that it has found.
     """
-    return _of_flow(join) or [_one_core(join)]
+    return _of_flow(join) or [one_core(join)]
 
 
 def added_up(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -62,7 +70,7 @@ def _of_threads(join: MeasuredJoin, threads: CoreThreads) -> list[dict[str, Any]
     return cores
 
 
-def _one_core(join: MeasuredJoin) -> dict[str, Any]:
+def one_core(join: MeasuredWindows) -> dict[str, Any]:
     """The figures of a join block that does its work itself."""
     return {
         "core": 0,
@@ -78,16 +86,23 @@ def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """The sum of a core's figures of two joins.
 
     >>> one = {"core": 1, "stored": [1, 2], "matched": 3, "busy": 0.25, "window": None}
-    >>> _added(one, {**one, "stored": [10, 10], "busy": 0.5})
-    {'core': 1, 'stored': [11, 12], 'matched': 6, 'busy': 0.75, 'window': None}
+    >>> _added(one, {**one, "stored": [10, 10, 9], "busy": 0.5})
+    {'core': 1, 'stored': [11, 12, 9], 'matched': 6, 'busy': 0.75, 'window': None}
+
+    Every join has a stash of its own:
+
+    >>> _added({"core": 0, "stash": [{"fill": 3}]}, {"core": 0, "stash": [{"fill": 4}]})
+    {'core': 0, 'stash': [{'fill': 3}, {'fill': 4}]}
     """
     added = {}
     for name, value in one.items():
         more = other.get(name)
         if name == "core" or value is None or more is None or name == "kernels":
             added[name] = value
+        elif name == "stash":
+            added[name] = [*value, *more]
         elif isinstance(value, list):
-            added[name] = [a + b for a, b in zip(value, more, strict=True)]
+            added[name] = [a + b for a, b in zip_longest(value, more, fillvalue=0)]
         else:
             added[name] = value + more
     return added

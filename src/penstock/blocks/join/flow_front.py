@@ -18,7 +18,7 @@ from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, is_light
 from penstock.blocks.join.side import JoinSide, KeyValues
-from penstock.blocks.lateness import Admitted, Ranks
+from penstock.blocks.lateness import INPUT_BITS, Admitted, Ranks
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
@@ -257,7 +257,7 @@ class FlowFront:
             self._arrived(side)[seqs - side.rows.first]
             for side, seqs in zip(self._sides, (pairs.left, pairs.right), strict=True)
         ]
-        positions: Indices = np.maximum(*arrived) // 4
+        positions: Indices = np.maximum(*arrived) >> INPUT_BITS
         return positions
 
     @staticmethod

@@ -120,6 +120,8 @@ class Matcher:
         self._load = load
         self._one_partner = one_partner
         self.dictionary = Dictionary()
+        self.encodes = False
+        """Whether keys go through the dictionary, which both sides write to."""
         self.comparisons = 0
 
     def program(self, instruction: JoinStreams) -> None:
@@ -136,7 +138,8 @@ class Matcher:
         self._kernel_name = instruction.kernel
         if instruction.kernel != "nested-loop" and not instruction.kernel_is_forced:
             self._kernel_name = "auto"
-        self._constants = [_constant(k.value, k.type) for k in self.predicate.constants]
+        self._constants = [constant_of(k.value, k.type) for k in self.predicate.constants]
+        self.encodes = any(key.kind == "code" for keys in self.predicate.keys for key in keys)
         self.rebuild()
 
     def rebuild(self) -> None:
@@ -180,11 +183,6 @@ class Matcher:
         many = len(words) > max(TUNING.smallest_dictionary, 4 * stored)
         if many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes):
             self.rebuild()
-
-    @property
-    def encodes(self) -> bool:
-        """Whether keys go through the dictionary, which both sides write to."""
-        return any(key.kind == "code" for keys in self.predicate.keys for key in keys)
 
     def probes(
         self, side: JoinSide, admitted: Admitted, keyed: KeyValues, ranks: Indices, seen: Indices
@@ -530,7 +528,7 @@ class Matcher:
         return select(inputs, residual.condition, failures)
 
 
-def _constant(value: Any, kind: pa.DataType) -> np.generic:
+def constant_of(value: Any, kind: pa.DataType) -> np.generic:
     """A constant of the machine type that native keys of its SQL type have."""
     if pa.types.is_float32(kind):
         return np.float32(value)

@@ -9,15 +9,17 @@ which that has happened before it arrives expires right after its own probe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.matcher import RankedPairs
 from penstock.blocks.join.side import JoinSide
-from penstock.blocks.lateness import NO_ROWS, Admitted, Ranks, tick_to_physical
+from penstock.blocks.lateness import INPUT_BITS, NO_ROWS, Admitted, Ranks, tick_to_physical
 from penstock.blocks.run import ColumnPunctuation, Control, EndOfStream, Run
 from penstock.blocks.window.punctuator import Clock, Ticks
 from penstock.streams.windows import Range, Rows
@@ -67,7 +69,46 @@ def _expiring(
     end_rank: int | None,
     punctuation_before: int | float,
 ) -> Expiring:
-    """``ranks`` are those of the side's newest tuples; the steps and the end the other side's."""
+    """The tuples that expire, as :func:`expiry_ranks` has it, by rank."""
+    return in_rank_order(
+        side, *expiry_ranks(side, ranks, steps, ended_before, end_rank, punctuation_before)
+    )
+
+
+def in_rank_order(side: JoinSide, own: Indices, when: Indices) -> Expiring:
+    """The tuples that expire in a run, of those that :func:`expiry_ranks` is about."""
+    if isinstance(side.window, Range) and not side.in_order:
+        # These have expired before.
+        when[side.expiry.view()[: len(when)] == side.clock.lowest] = NEVER
+    # -1: it happened before the tuple came; a tuple from before this run had expired then.
+    chosen = np.flatnonzero((when != NEVER) & ~((when < 0) & (own < 0)))
+    at_once = when[chosen] <= own[chosen]
+    rank = np.maximum(when[chosen], own[chosen])
+    order = np.argsort(rank, kind="stable")
+    assert side.arrived is not None
+    return Expiring(
+        chosen[order] + side.rows.first,
+        rank[order],
+        at_once[order],
+        side.arrived.view()[chosen[order]],
+    )
+
+
+def expiry_ranks(
+    side: JoinSide,
+    ranks: Indices,
+    steps: tuple[Indices, Ticks],
+    ended_before: bool,
+    end_rank: int | None,
+    punctuation_before: int | float,
+) -> tuple[Indices, Indices]:
+    """For each of the oldest tuples of a side, its own rank and the one at which it expires.
+
+    ``ranks`` are those of the side's newest tuples, which have been appended. The steps, the end
+    and the punctuation are the other side's; of several, the smallest punctuation and the last end.
+    -1 is a rank before this run, NEVER one after it; the tuples that are not among the oldest
+    expire after it too.
+    """
     count = _candidates(side, steps, ended_before or end_rank is not None, punctuation_before)
     older = len(side.rows) - len(ranks)
     own = np.full(count, -1, np.int64)
@@ -90,20 +131,7 @@ def _expiring(
         when = np.full(count, -1, np.int64)
     elif end_rank is not None:
         when = np.minimum(when, end_rank)
-    if isinstance(side.window, Range) and not side.in_order:
-        when[side.expiry.view()[:count] == side.clock.lowest] = NEVER  # these have expired before
-    # -1: it happened before the tuple came; a tuple from before this run had expired then.
-    chosen = np.flatnonzero((when != NEVER) & ~((when < 0) & (own < 0)))
-    at_once = when[chosen] <= own[chosen]
-    rank = np.maximum(when[chosen], own[chosen])
-    order = np.argsort(rank, kind="stable")
-    assert side.arrived is not None
-    return Expiring(
-        chosen[order] + side.rows.first,
-        rank[order],
-        at_once[order],
-        side.arrived.view()[chosen[order]],
-    )
+    return own, when
 
 
 def _candidates(
@@ -119,6 +147,16 @@ def _candidates(
         punctuation = max(punctuation_before, last)
         return int(np.searchsorted(side.expiry.view(), punctuation, side="right"))
     return 0
+
+
+def cut_off(side: JoinSide, others: Sequence[JoinSide]) -> npt.NDArray[np.bool_]:
+    """Which tuples of a side have expired, after its window has been made smaller."""
+    gone = np.zeros(len(side.rows), np.bool_)
+    if isinstance(side.window, Range):
+        gone |= side.expiry.view() <= min(other.punctuator.punctuation for other in others)
+    elif isinstance(side.window, Rows):
+        gone[: max(0, len(gone) - side.window.size)] = True
+    return gone | all(other.ended for other in others)
 
 
 class Unmatched:
@@ -140,11 +178,9 @@ class Unmatched:
         """The tuples that a change to a smaller window makes expire."""
         other = self.sides[1 - side.index]
         assert side.arrived is not None
-        gone = np.arange(side.rows.first, side.rows.next) < side.cut(other)
+        gone = cut_off(side, (other,))
         if isinstance(side.window, Range):
-            expiry = side.expiry.view()
-            gone |= expiry <= other.punctuator.punctuation
-            gone &= expiry != self.clock.lowest
+            gone &= side.expiry.view() != self.clock.lowest
         chosen = np.flatnonzero(gone)
         nothing = np.zeros(len(chosen), np.int64)
         return Expiring(chosen + side.rows.first, nothing, nothing > 0, side.arrived.view()[chosen])
@@ -191,15 +227,29 @@ class Unmatched:
         return RankedPairs(left, right, rank)
 
 
-class OutputPunctuations:
-    """The punctuations of a join's output; ``in_force`` has the last of each side."""
+class EventOrder(Protocol):
+    """The order of the events of a batch, of any number of inputs."""
 
-    def __init__(self, kind: str, sides: tuple[JoinSide, JoinSide], clock: Clock) -> None:
+    def positions(self, ranks: Indices) -> Indices:
+        """The positions of the events with these ranks."""
+
+    def steps(self, side: int, admitted: Admitted) -> tuple[Indices, Ticks]:
+        """The ranks that move an input's punctuation, and the punctuation after each."""
+
+
+class OutputPunctuations:
+    """The punctuations of a join's output; ``in_force`` has the last of each input.
+
+    There are none, but the end, if nothing reads the output as a stream.
+    """
+
+    def __init__(self, kind: str, sides: Sequence[JoinSide], clock: Clock, is_read: bool) -> None:
         self.kind = kind
+        self.is_read = is_read
         self.sides = sides
         self.clock = clock
-        self.columns: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-        self.in_force: list[int | float] = [clock.lowest, clock.lowest]
+        self.columns: Sequence[tuple[int, ...]] = [() for _ in sides]
+        self.in_force: list[int | float] = [clock.lowest for _ in sides]
 
     def rescale(self, side: JoinSide, ratio: int) -> None:
         """The clock of a side ticks faster from here on."""
@@ -212,8 +262,13 @@ class OutputPunctuations:
             column = self._time_column(side)
             if column is None or not isinstance(side.window, Range):
                 continue
-            other = np.array([self.sides[1 - side.index].punctuator.punctuation], self.clock.dtype)
-            later = self.clock.oldest(other, side.window)[0].item()
+            others = [
+                s.punctuator.punctuation
+                for s in self.sides
+                if s is not side or side.lag is not None
+            ]
+            least = np.array([min(others)], self.clock.dtype)
+            later = self._oldest(least, side, side.window)[0].item()
             punctuation = min(side.punctuator.punctuation, later)
             if punctuation > self.in_force[side.index]:
                 self.in_force[side.index] = punctuation
@@ -222,36 +277,41 @@ class OutputPunctuations:
     def _time_column(self, side: JoinSide) -> int | None:
         """The output column of a side's time; None if it cannot be punctuated."""
         hidden = self.kind in ONE_PARTNER and side.index == 1
-        if hidden or side.time is None or not isinstance(side.window, Range):
+        if hidden or not self.is_read or side.time is None or not isinstance(side.window, Range):
             return None
         columns = self.columns[side.index]
         return columns.index(side.time.column) if side.time.column in columns else None
 
     def controls(
         self,
-        admitted: tuple[Admitted, Admitted],
-        ranks: Ranks,
+        admitted: Sequence[Admitted],
+        ranks: EventOrder,
         before: list[tuple[bool, int | float]],
     ) -> tuple[Control, ...]:
-        """The punctuations of the output, and its end once both inputs have ended."""
+        """The punctuations of the output, and its end once all inputs have ended."""
         made: list[Control] = []
         if any(self._time_column(side) is not None for side in self.sides):
             steps = [ranks.steps(side, a) for side, a in enumerate(admitted)]
             made.extend(self._of_steps(steps, ranks.positions, [b[1] for b in before]))
         ends = [a.end_key for a in admitted if a.end_key is not None]
         if ends and all(side.ended for side in self.sides):
-            made.append(EndOfStream(max(ends) // 4))
+            made.append(EndOfStream(max(ends) >> INPUT_BITS))
         return tuple(made)
 
     def after_tuples(
-        self, side: int, after: Ticks | None, run: Run, before: list[int | float]
+        self, side: int, after: Ticks, run: Run, before: list[int | float]
     ) -> tuple[Control, ...]:
         """The punctuations of the output after a run of one side, with its own after each tuple."""
-        if after is None or all(self._time_column(one) is None for one in self.sides):
+        if all(self._time_column(one) is None for one in self.sides):
             return ()
         steps = [(NO_ROWS, after[:0]), (NO_ROWS, after[:0])]
         steps[side] = np.arange(len(after), dtype=np.int64), after
         return tuple(self._of_steps(steps, run.positions_of, before))
+
+    def _oldest(self, punctuations: Ticks, side: JoinSide, window: Range) -> Ticks:
+        """The earliest time of a side's tuples in rows to come, after punctuations of others."""
+        oldest = self.clock.oldest(punctuations, window)
+        return oldest if side.lag is None else self.clock.lagging(oldest, side.lag)
 
     def _of_steps(
         self,
@@ -259,7 +319,7 @@ class OutputPunctuations:
         positions: Callable[[Indices], Indices],
         before: list[int | float],
     ) -> list[ColumnPunctuation]:
-        """The punctuations of both sides, by position."""
+        """The punctuations of all inputs, by position."""
         made: list[ColumnPunctuation] = []
         for side in self.sides:
             made.extend(self._of_side(side, steps, positions, before))
@@ -273,17 +333,23 @@ class OutputPunctuations:
         positions: Callable[[Indices], Indices],
         before: list[int | float],
     ) -> Iterator[ColumnPunctuation]:
-        """After a join, r.t is at least min(P_R, P_S - T_R): older r find no more partners."""
+        """After a join, r.t is at least min(P_R, P_S - T_R): older r find no more partners.
+
+        Of more than two inputs the smallest of the others' counts. A tuple that is met with a lag
+        comes when a window of another member has passed too, on any input but that one's.
+        """
         column = self._time_column(side)
         if column is None or not isinstance(side.window, Range):
             return
-        events = np.union1d(steps[0][0], steps[1][0])
+        events = np.unique(np.concatenate([ranks for ranks, _ in steps]))
         if not len(events):
             return
-        own, other = (
-            _standing(events, steps[index], before[index]) for index in (side.index, 1 - side.index)
-        )
-        punctuations = np.minimum(own, self.clock.oldest(other, side.window))
+        each = [standing(events, s, b) for s, b in zip(steps, before, strict=True)]
+        own = each.pop(side.index)
+        if side.lag is not None:
+            each.append(own)
+        others = functools.reduce(np.minimum, each)
+        punctuations = np.minimum(own, self._oldest(others, side, side.window))
         last = np.array([self.in_force[side.index]], punctuations.dtype)
         rises = punctuations > np.concatenate((last, np.maximum(punctuations[:-1], last)))
         self.in_force[side.index] = max(last[0], punctuations[-1]).item()
@@ -304,8 +370,8 @@ def _value(side: JoinSide, tick: int | float) -> object:
     return tick_to_physical(side, tick)
 
 
-def _standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:
+def standing(events: Indices, steps: tuple[Indices, Ticks], before: int | float) -> Ticks:
     """The punctuation in force right after each event."""
     values = np.concatenate((np.array([before], steps[1].dtype), steps[1]))
-    standing: Ticks = values[np.searchsorted(steps[0], events, side="right")]
-    return standing
+    found: Ticks = values[np.searchsorted(steps[0], events, side="right")]
+    return found

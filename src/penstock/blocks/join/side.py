@@ -1,4 +1,4 @@
-"""One side of a join: its window, whole tuples and keys, and which tuples are unmatched.
+"""One input of a join: its window, whole tuples and keys, and which tuples are unmatched.
 
 The window stores every tuple of the stream, whatever the predicate: count windows count them all,
 outer joins pad them, and a changed predicate may need them. The keys, which kernels read, are
@@ -8,6 +8,7 @@ the part of a window that one probe may see is an index range.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,6 +90,30 @@ class KeyValues:
         return KeyValues(passed, [values[chosen] for values in self.values], valid)
 
 
+def key_values(
+    keys: Sequence[Key],
+    inputs: Sequence[pa.RecordBatch],
+    dictionary: Dictionary,
+    failures: Failures,
+) -> tuple[list[npt.NDArray[Any]], list[Mask | None]]:
+    """The values of keys, as kernels compare them, and which of them are not NULL."""
+    values: list[npt.NDArray[Any]] = []
+    valid: list[Mask | None] = []
+    vectors = evaluate_each([key.expression for key in keys], inputs, failures)
+    for key, vector in zip(keys, vectors, strict=True):
+        if key.kind == "code":
+            values.append(dictionary.encode(vector.to_arrow()))
+        elif key.kind == "native":
+            values.append(native_values(vector))
+        else:
+            values.append(comparison_key(vector))
+        valid.append(vector.valid)
+    return values, valid
+
+
+NO_KEYS = KeyValues(None, [], [])
+
+
 def _dtype(key: Key) -> np.dtype[Any]:
     """The machine type of a key's column: that of the key of no value at all."""
     if key.kind == "code":
@@ -98,8 +123,13 @@ def _dtype(key: Key) -> np.dtype[Any]:
     return values.dtype
 
 
+def _letter(index: int) -> str:
+    """The name of an input in saved state: R, S, S2, S3, ..."""
+    return "RS"[index] if index < 2 else f"S{index}"
+
+
 class JoinSide:
-    """The state of one side. ``index`` 0 is the left (R), 1 the right (S)."""
+    """The state of one input. ``index`` 0 is the left (R), 1 the right (S), 2 a third one."""
 
     def __init__(self, index: int, schema: pa.Schema, clock: Clock, failures: Failures) -> None:
         self.index = index
@@ -111,6 +141,9 @@ class JoinSide:
         self.ended = False
         self.in_order = True
         self.numbering = 0
+        self.lag: int | float | None = None
+        """How much longer than its window a tuple can be met, where a combination may be decided
+        later than its members expire; None: no longer."""
         self.share: Share | None = None
         self.stores_keys = True
         """Whether keys are stored here; where a flow's cores store them, only their bounds are."""
@@ -213,19 +246,8 @@ class JoinSide:
             passed = np.flatnonzero(select(inputs, self.filter, self.failures))
             batch = opened(take(batch, passed))
             inputs = (batch,) if self.index == 0 else (batch, batch)
-        values: list[npt.NDArray[Any]] = []
-        valid: list[Mask | None] = []
-        expressions = [column.key.expression for column in self.columns]
-        vectors = evaluate_each(expressions, inputs, self.failures)
-        for column, vector in zip(self.columns, vectors, strict=True):
-            if column.key.kind == "code":
-                values.append(dictionary.encode(vector.to_arrow()))
-            elif column.key.kind == "native":
-                values.append(native_values(vector))
-            else:
-                values.append(comparison_key(vector))
-            valid.append(vector.valid)
-        return KeyValues(passed, values, valid)
+        keys = [column.key for column in self.columns]
+        return KeyValues(passed, *key_values(keys, inputs, dictionary, self.failures))
 
     def append(
         self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices, keyed: KeyValues
@@ -312,31 +334,46 @@ class JoinSide:
 
     # -- expiry -----------------------------------------------------------------------------
 
-    def cut(self, other: JoinSide) -> int:
-        """The first sequence number that is still in the window, after all that has arrived."""
-        if other.ended:
+    def cut(self, *others: JoinSide) -> int:
+        """The first sequence number that is still in the window, after all that has arrived.
+
+        ``others`` are all other inputs of the join.
+        """
+        if all(other.ended for other in others):
             return self.rows.next
         if isinstance(self.window, Rows):
             return max(self.rows.first, self.rows.next - self.window.size)
         if isinstance(self.window, Range):
-            expiry, punctuation = self.expiry.view(), other.punctuator.punctuation
+            expiry, punctuation = self.expiry.view(), self._passed(others)
             if self.in_order:
                 return self.rows.first + int(expiry.searchsorted(punctuation, side="right"))
             live = expiry > punctuation
             return self.rows.first + (int(live.argmax()) if live.any() else len(live))
         return self.rows.first
 
-    def forget(self, other: JoinSide, needed: int | None = None) -> None:
-        """Drop expired tuples, but none from number ``needed`` on."""
-        first, oldest = self.cut(other), self.rows.first
+    def _passed(self, others: Sequence[JoinSide]) -> int | float:
+        """The time up to which tuples are met no more.
+
+        That is the smallest punctuation, less the lag; a stream that has ended has the highest.
+        """
+        least = min(other.punctuator.punctuation for other in others)
+        if self.lag is None:
+            return least
+        behind = self.clock.lagging(np.array([least], self.clock.dtype), self.lag)
+        return self.clock.number(behind[0])
+
+    def forget(self, *others: JoinSide, needed: int | None = None) -> int:
+        """Drop expired tuples, but none from number ``needed`` on; returns how many."""
+        first, oldest = self.cut(*others), self.rows.first
         if needed is not None:
             first = max(oldest, min(first, needed))
         count = first - oldest
         if isinstance(self.window, Range) and not self.in_order:
             expiry = self.expiry.view()
-            expiry[expiry <= other.punctuator.punctuation] = self.clock.lowest
+            expiry[expiry <= self._passed(others)] = self.clock.lowest
         if count:
             self._drop(first, count)
+        return count
 
     def is_mostly_expired(self) -> bool:
         """Whether times are out of order and more stored tuples are expired than live."""
@@ -349,9 +386,13 @@ class JoinSide:
         expired = int(np.count_nonzero(self.expiry.view() == self.clock.lowest))
         return 2 * expired > len(self.rows)
 
-    def pack(self) -> None:
-        """Keep only the live tuples, under new sequence numbers; their keys must be recomputed."""
+    def pack(self) -> Indices:
+        """Keep only the live tuples, under new sequence numbers; their keys must be recomputed.
+
+        Gives the new number of each tuple, -1 for those that are gone.
+        """
         self.numbering += 1
+        before = len(self.rows)
         live = np.flatnonzero(self.expiry.view() != self.clock.lowest)
         seqs = live + self.rows.first
         if self.share is not None and self.origin is None:
@@ -366,6 +407,9 @@ class JoinSide:
                 column.replace(column.view()[live])
         times = self.times.view()
         self.in_order = is_sorted(times)
+        renumbered = np.full(before, -1, np.int64)
+        renumbered[live] = np.arange(packed.first, packed.next)
+        return renumbered
 
     def _drop(self, first: int, count: int) -> None:
         for column in (self.times, self.expiry, self.matched, self.arrived, self.origin):
@@ -406,7 +450,7 @@ class JoinSide:
 
     def save(self, state: BlockState) -> None:
         """Add the window and the punctuation to the block's state; keys follow from the tuples."""
-        name = "RS"[self.index]
+        name = _letter(self.index)
         state.rows[name] = (self.rows.schema, self.rows.batches())
         for key, buffer in self._saved_columns().items():
             state.columns[f"{name}.{key}"] = buffer.view().copy()
@@ -425,7 +469,7 @@ class JoinSide:
 
     def load(self, state: BlockState) -> None:
         """Restore the window and the punctuation from saved state."""
-        name = "RS"[self.index]
+        name = _letter(self.index)
         saved = state.values[name]
         if self.time is not None and saved["factor"] not in (None, self.time.factor):
             # The saved clock ticks finer than the program asks, since a change once needed it.

@@ -77,6 +77,13 @@ class Clock:
             punctuations = np.where(np.isinf(punctuations), punctuations, before)
         return self.earlier(punctuations, window.size)
 
+    def lagging(self, punctuations: Ticks, lag: int | float) -> Ticks:
+        """Punctuations less a lag, and never late by rounding."""
+        behind = self.earlier(punctuations, lag)
+        if not self.floating:
+            return behind
+        return np.where(np.isinf(behind), behind, np.nextafter(behind, -np.inf))
+
     def scaled(self, times: Ticks, ratio: int) -> Ticks:
         """``times * ratio``; the ends stay where they are."""
         limit = int(self.highest) // ratio

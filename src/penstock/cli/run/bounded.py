@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +23,14 @@ from penstock.cli.run.inputs import (
 )
 from penstock.cli.run.on_spark import SparkOptions, SparkRun
 from penstock.cli.run.setup import InstalledQuery, install
-from penstock.cli.run.summary import LETTERS, RunLetter, Summary, WriteLetters, letters_batch
+from penstock.cli.run.summary import LETTERS, RunLetter, Sinks, Summary, letters_batch
 from penstock.connectors.files import Source
 from penstock.connectors.merge import Arrival, merge
 from penstock.connectors.sinks import FileSink
-from penstock.engines.spark.flow import SHARED_BY_ALL
+from penstock.engines.spark.flow import decide_on_spark
 from penstock.errors import BufferFull, InputError, QueryFailed, ResultDoesNotFit, warn
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice, check_joins, idle_cores
+from penstock.program.choose.flow import warnings_of
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.streams.display import counted
 from penstock.streams.events import Merged, Tuples
 from penstock.streams.order import order_columns
@@ -50,34 +51,24 @@ class Run:
     order_by: str | None
     summary: Summary
 
-    def execute(
-        self,
-        write: Callable[[pa.RecordBatch], None],
-        progress: Callable[[int], None] = lambda tuples: None,
-        write_letters: WriteLetters = lambda letters: None,
-    ) -> Summary:
-        """Feed all events; ``write`` gets each batch of rows, ``write_letters`` all letters."""
+    def execute(self, sinks: Sinks) -> Summary:
+        """Feed all events; ``sinks`` get what comes out."""
         started = time.perf_counter()
         punctuated = unpunctuated_streams(self.engine, self.query, self.order_by)
         with self.engine:
             for event in merge(self.sources, self.order_by, TUNING.run_batch_rows, punctuated):
-                self._feed(event, write, write_letters)
+                self._feed(event, sinks)
                 if isinstance(event, Tuples | Merged):
                     self.summary.tuples_in += len(event)
-                    progress(len(event))
-            self._drain_while_full(self.engine.wait, write, write_letters)
+                    sinks.progress(len(event))
+            self._drain_while_full(self.engine.wait, sinks)
             metrics = self.query.metrics()
             self.summary.cores, self.summary.shed = metrics["cores"], sum(metrics["shed"].values())
             self.summary.expression_failures = metrics["expression_failures"]
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
-    def _feed(
-        self,
-        event: Arrival,
-        write: Callable[[pa.RecordBatch], None],
-        write_letters: WriteLetters,
-    ) -> None:
+    def _feed(self, event: Arrival, sinks: Sinks) -> None:
         """Feed one event, whole."""
         pending: list[Arrival] = [event]
 
@@ -88,36 +79,24 @@ class Run:
             pending.clear()
             self.engine.feed(given)
 
-        self._drain_while_full(feed, write, write_letters)
+        self._drain_while_full(feed, sinks)
 
-    def _drain_while_full(
-        self,
-        work: Callable[[], None],
-        write: Callable[[pa.RecordBatch], None],
-        write_letters: WriteLetters,
-    ) -> None:
+    def _drain_while_full(self, work: Callable[[], None], sinks: Sinks) -> None:
         """Do the work; whenever the query's buffer is full, drain it and continue."""
         while True:
             try:
                 work()
             except BufferFull:
-                self._drain(write, write_letters)
+                self._drain(sinks)
             else:
-                self._drain(write, write_letters)
+                self._drain(sinks)
                 return
 
-    def _drain(
-        self,
-        write: Callable[[pa.RecordBatch], None],
-        write_letters: WriteLetters,
-    ) -> None:
+    def _drain(self, sinks: Sinks) -> None:
         for result in self.query.drain():
-            self.summary.rows_out += result.batch.num_rows
-            write(result.batch)
+            sinks.take_rows(result.batch)
         for query in self.engine.queries.values():
-            letters = [RunLetter(query.name, letter) for letter in query.drain_letters()]
-            write_letters(letters)
-            self.summary.count(letters)
+            sinks.take_letters([RunLetter(query.name, one) for one in query.drain_letters()])
 
 
 def prepare(
@@ -134,9 +113,8 @@ def prepare(
 
     The run is on Spark if there are options for it, else on the embedded engine.
     """
-    # The engine that checks the instructions for Spark needs no cores of a flow.
-    here = flow if spark is None else replace(flow, name=None)
-    ready = install(text, streams, order_by, order, wording, kernel, flow=here)
+    on_spark = spark is not None
+    ready = install(text, streams, order_by, order, wording, kernel, flow=flow, on_spark=on_spark)
     command: dict[str, Any] = {"query": text, "order_by": order_by, "order": order}
     command |= {"kernel": kernel, "precision": flow.precision}
     try:
@@ -155,11 +133,10 @@ def _prepare_run(
     command: dict[str, Any],
 ) -> Run | SparkRun:
     if spark is not None:
-        check_joins(flow, ready.query.program, SHARED_BY_ALL)
+        decide_on_spark(ready.query.program.placed(flow), spark.cores)  # or an error
     else:
-        idle = idle_cores(flow, ready.query.program)
-        if idle is not None:
-            warn(idle)
+        for warning in warnings_of(ready.query.program):
+            warn(warning)
     names = list(streams_read(ready.engine, ready.query))
     for name in names:
         if name.lower() not in ready.sources:
@@ -228,7 +205,7 @@ def execute(
         if letters is not None:
             letter_sink = opened.enter_context(FileSink(letters, LETTERS))
         try:
-            summary = run.execute(write, progress, write_letters)
+            summary = run.execute(Sinks(run.summary, write, write_letters, progress))
         except QueryFailed as failed:
             # There is only one query, so its error says enough.
             if isinstance(failed.__cause__, ResultDoesNotFit):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import InputError
-from penstock.program.isa.block_instructions import Program, SelectRows
+from penstock.program.isa.block_instructions import OwnRows, Program, ScanStream, SelectRows
+from penstock.streams.display import listed
 from penstock.streams.order import order_columns
 from penstock.streams.schema import Stream
 from penstock.streams.windows import Range, Unbounded
@@ -80,7 +81,7 @@ def check_unordered(
     remedy = f"Pass the column that they are sorted by{choice}: {option}."
     if not common:
         remedy = f"Give them a column in common that they are sorted by, and pass it: {option}."
-    names = " and ".join(stream.name for stream in streams)
+    names = listed(stream.name for stream in streams)
     raise InputError(
         f"the windows of the query need an arrival order of {names}, and none is given", remedy
     )
@@ -112,8 +113,8 @@ def _orders(streams: Sequence[Stream], column: str) -> bool:
 def unpunctuated_streams(engine: Engine, query: Query[Any], order_by: str | None) -> set[str]:
     """The streams that nothing punctuates though a time window waits for it.
 
-    A count window has no punctuator, and neither has a derived selection. These streams are sorted
-    by the order column, so the run punctuates them.
+    A count window has no punctuator, and neither has a derived selection, or a block of the user's
+    own. These streams are sorted by the order column, so the run punctuates them.
     """
     if order_by is None:
         return set()
@@ -121,7 +122,12 @@ def unpunctuated_streams(engine: Engine, query: Query[Any], order_by: str | None
     found = {name for program in derived for name in _passed_through(program)}
     for program in [query.program, *derived]:
         found |= set(_with_count_window(program, order_by))
+        found |= {scan.stream.name for scan in program.scans if _is_read_by_own(program, scan)}
     return found
+
+
+def _is_read_by_own(program: Program, scan: ScanStream) -> bool:
+    return any(isinstance(i, OwnRows) and i.input == scan.block for i in program.instructions)
 
 
 def _passed_through(program: Program) -> Iterator[str]:
@@ -134,12 +140,12 @@ def _passed_through(program: Program) -> Iterator[str]:
 
 def _with_count_window(program: Program, order_by: str) -> Iterator[str]:
     """The streams with a count window that are joined with a time window on the order column."""
-    scans = {scan.block: scan.stream.name for scan in program.scans}
     for join in program.joins:
         for number, window, time in zip(join.inputs, join.windows, join.times, strict=True):
             by_order = time is not None and time.name.lower() == order_by.lower()
-            if by_order and not isinstance(window, Range):
-                yield scans[number]
+            scan = program.scan_of(number)
+            if by_order and not isinstance(window, Range) and scan is not None:
+                yield scan.stream.name
 
 
 def first_kernel(query: Query[Any]) -> str | None:

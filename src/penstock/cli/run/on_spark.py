@@ -12,27 +12,26 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from penstock.cli.checkpoint_match import PROGRAMS, CommandRecord
 from penstock.cli.run.inputs import first_kernel, unpunctuated_streams
 from penstock.cli.run.setup import InstalledQuery
-from penstock.cli.run.summary import RunLetter, Summary, WriteLetters
+from penstock.cli.run.summary import RunLetter, Sinks, Summary
 from penstock.connectors.files import FileSource, Source
 from penstock.connectors.merge import merge
 from penstock.engines.shared.input_slices import Event, cut
-from penstock.engines.spark.flow import FLOW
+from penstock.engines.spark.flow import flow_of
 from penstock.engines.spark.resident.query import join_cores
 from penstock.program.isa.instructions import Derive, Install, Instruction
 from penstock.streams.events import Merged, Tuples
 from penstock.tuning import TUNING
 
 if TYPE_CHECKING:
+    from penstock.engines.spark.core.output_batch import Batch
     from penstock.engines.spark.engine import Engine
 
 _LOOK_AGAIN = 0.2
@@ -83,35 +82,24 @@ class SparkRun:
         self._options = options
         self._setup = ready.setup
         self._punctuated = unpunctuated_streams(ready.engine, ready.query, order_by)
-        # In the order of the query numbers that the cores use.
-        self.names = [
-            i.name if isinstance(i, Derive) else i.query
-            for i in ready.setup
-            if isinstance(i, Install | Derive)
-        ]
         chosen = first_kernel(ready.query)
-        self.summary = Summary("spark", chosen, FLOW if ready.query.program.joins else None)
+        self.summary = Summary("spark", chosen, flow_of(ready.query.program))
         programs = {name: query.program.digest for name, query in ready.engine.queries.items()}
         command = {**command, PROGRAMS: programs, "files": _files(sources)}
         self._record = CommandRecord(options.checkpoint, options.cores, command)
 
-    def execute(
-        self,
-        write: Callable[[pa.RecordBatch], None],
-        progress: Callable[[int], None] = lambda tuples: None,
-        write_letters: WriteLetters = lambda letters: None,
-    ) -> Summary:
+    def execute(self, sinks: Sinks) -> Summary:
         """Feed the events that are not in the log yet, and pass all rows and letters on."""
         options = {"windows_required": False, "order_column": self.order_by}
         self._record.begin()
         with self._options.connect(**options) as engine:
-            reader = _Reader(engine, self, write, write_letters, progress)
-            engine.feed(events_from(self._setup, engine.position))
+            fed = FedEngine(engine)
+            fed.feed(self._setup)
             # Timing starts when the workers run and have the query.
             engine.wait()
             started = time.perf_counter()
-            reader.skip(engine.progress)
-            self._feed(engine, reader)
+            reader = _Reader(fed, sinks, keeps_results=self._options.checkpoint is not None)
+            self._feed(fed, reader)
             while engine.progress < engine.position:
                 engine.wait_for(engine.position, _LOOK_AGAIN)
                 reader.read()
@@ -121,91 +109,101 @@ class SparkRun:
             self.summary.spark_version = engine.spark_version
         return self.summary
 
-    def _feed(self, engine: Engine, reader: _Reader) -> None:
-        before = engine.position
+    def _feed(self, fed: FedEngine, reader: _Reader) -> None:
         arrivals = merge(self.sources, self.order_by, TUNING.run_batch_rows, self._punctuated)
-        at = len(self._setup)
         for event in arrivals:
             tuples = len(event) if isinstance(event, Tuples | Merged) else 0
             if not tuples:
-                reader.others.append(at)
+                reader.others.append(fed.position)
             self.summary.tuples_in += tuples
-            self.summary.tuples_before += min(tuples, max(0, before - at))
-            engine.feed(events_from([event], before - at))
-            at += tuples or 1
+            self.summary.tuples_before += min(tuples, fed.ahead)
+            fed.feed([event])
             reader.read()
-
-    @property
-    def result(self) -> int:
-        """The query number of the result."""
-        return len(self.names) - 1
-
-    @property
-    def keeps_results(self) -> bool:
-        """Whether another run may need the results of this one."""
-        return self._options.checkpoint is not None
 
 
 class _Reader:
-    """Passes the batches of an engine to the sinks, each once."""
+    """Passes the batches of an engine to the sinks, each once.
 
-    def __init__(
-        self,
-        engine: Engine,
-        run: SparkRun,
-        write: Callable[[pa.RecordBatch], None],
-        write_letters: WriteLetters,
-        progress: Callable[[int], None],
-    ) -> None:
-        self._engine = engine
-        self._run = run
-        self._write = write
-        self._write_letters = write_letters
-        self._progress = progress
-        self._next = 0
-        self._position = 0
+    The result is the query that was installed last. ``keeps_results``: another run may need them.
+    """
+
+    def __init__(self, fed: FedEngine, sinks: Sinks, keeps_results: bool) -> None:
+        self._fed = fed
+        self._sinks = sinks
+        self._keeps_results = keeps_results
+        self._result = len(fed.names) - 1
+        self._position = fed.engine.progress  # what was processed before is no progress
         self.others: deque[int] = deque()
         """The positions of events other than tuples that are fed but not yet processed."""
         self._by_core: dict[int, dict[str, Any]] = {}
 
-    def skip(self, position: int) -> None:
-        """Leave out what was processed before this run from its progress."""
-        self._position = position
-
     def read(self) -> None:
         """Pass on all results so far."""
-        run = self._run
-        for batch in self._engine.made(self._next):
-            for failure in batch.failures.values():
-                raise failure
-            for result in batch.rows.get(run.result, []):
-                run.summary.rows_out += result.batch.num_rows
-                self._write(result.batch)
+        engine, sinks = self._fed.engine, self._sinks
+        for batch in self._fed.batches():
+            for result in batch.rows.get(self._result, []):
+                sinks.take_rows(result.batch)
             letters = [
-                RunLetter(run.names[query], letter)
+                RunLetter(self._fed.names[query], letter)
                 for query, found in batch.letters.items()
                 for letter in found
             ]
-            letters.sort(key=lambda found: found.letter.position)
-            self._write_letters(letters)
-            run.summary.count(letters)
+            sinks.take_letters(sorted(letters, key=lambda found: found.letter.position))
             self._by_core |= {
-                core: measures for q, core, measures in batch.measures if q == run.result
+                core: measures for q, core, measures in batch.measures if q == self._result
             }
-            run.summary.cores = join_cores(self._by_core)
-            run.summary.expression_failures = sum(
+            sinks.summary.cores = join_cores(self._by_core)
+            sinks.summary.expression_failures = sum(
                 measures.get("expression_failures", 0) for measures in self._by_core.values()
             )
-            self._next = batch.number + 1
-            if not run.keeps_results:
-                self._engine.forget(self._next)
-        now = self._engine.progress
+            if not self._keeps_results:
+                engine.forget(batch.number + 1)
+        now = engine.progress
         tuples = now - self._position
         while self.others and self.others[0] < now:
             tuples -= self.others.popleft() >= self._position
         if tuples > 0:
-            self._progress(tuples)
+            sinks.progress(tuples)
         self._position = max(self._position, now)
+
+
+class FedEngine:
+    """An engine that a command feeds from its first event on, and reads from its first batch on.
+
+    The log of the engine's checkpoint may hold the first of these events already: those are
+    skipped. ``position`` is after the events so far; ``names`` has the queries by their numbers.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.position = 0
+        self.names: list[str] = []
+        self._next = 0
+
+    @property
+    def ahead(self) -> int:
+        """How many positions from here on the log holds already."""
+        return self.engine.position - self.position
+
+    def feed(self, events: Sequence[Event | Instruction]) -> None:
+        """Feed the next events."""
+        for event in events:
+            if isinstance(event, Install | Derive):
+                self.names.append(event.query if isinstance(event, Install) else event.name)
+        try:
+            self.engine.feed(events_from(events, self.ahead))
+        except BaseException:
+            self.position = self.engine.position
+            raise
+        self.position += sum(map(_size, events))
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches since the last call; raises the failure of a query in one."""
+        for batch in self.engine.made(self._next):
+            for failure in batch.failures.values():
+                raise failure
+            yield batch
+            self._next = batch.number + 1
 
 
 def events_from(
@@ -214,12 +212,17 @@ def events_from(
     """The events of a sequence from that position on; an event that spans it is cut."""
     at = 0
     for event in events:
-        size = len(event) if isinstance(event, Tuples | Merged) else 1
+        size = _size(event)
         if at >= position:
             yield event
         elif at + size > position and isinstance(event, Tuples | Merged):
             yield cut(event, position - at, size)
         at += size
+
+
+def _size(event: Event | Instruction) -> int:
+    """The number of positions that an event takes."""
+    return len(event) if isinstance(event, Tuples | Merged) else 1
 
 
 def _files(sources: list[Source]) -> dict[str, list[list[Any]]]:

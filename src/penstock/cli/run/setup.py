@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli.run.inputs import COMMAND_LINE, Wording
 from penstock.connectors.files import FileSource, Source, TableSource
 from penstock.errors import InputError, SqlError
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.program.isa.instructions import CreateStream, Derive, Install, Instruction
 from penstock.sql.parse import statements
 from penstock.sql.parse.parser import parse
@@ -48,13 +48,15 @@ def install(
     kernel: str | None = None,
     explained: bool = False,
     flow: FlowChoice = ANY_FLOW,
+    on_spark: bool = False,
 ) -> InstalledQuery:
     """Declare the streams and install the last SELECT of the text, on an embedded engine.
 
     The engine runs the query, or proves that another engine accepts the same instructions.
     ``streams`` has paths or data by name. A stream that the text does not declare has the columns
     of its file or table. ``wording`` tells the user how to pass a missing stream. With
-    ``explained``, the SELECT of an EXPLAIN counts too.
+    ``explained``, the SELECT of an EXPLAIN counts too. With ``on_spark``, the flow is one of Spark,
+    which decides it: this engine has others.
     """
     from penstock.engines.local.engine import Engine
 
@@ -65,7 +67,8 @@ def install(
     }
     sources = _open_sources(streams, declared)
     setup = _instructions(text, found, declared, sources)
-    setup.append(Install(RESULT, _in_place(text, select.text), order, kernel, flow))
+    here = replace(flow, name=None) if on_spark else flow
+    setup.append(Install(RESULT, _in_place(text, select.text), order, kernel, here))
 
     def start() -> Engine:
         started = Engine(

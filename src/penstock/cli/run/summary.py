@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.cli.run.setup import RESULT
-
-if TYPE_CHECKING:
-    from penstock.engines.shared.running_query import Letter
+from penstock.engines.shared.running_query import LETTERS as QUERY_LETTERS
+from penstock.engines.shared.running_query import Letter, letter_batch
 
 SHOWN_LETTERS = 10
 SHARED = ("core", "stored", "probed", "matched")
@@ -92,28 +91,32 @@ class RunLetter:
         return f"{letter.kind} {derived}{letter.stream}: {letter.text}{reason}"
 
 
-WriteLetters = Callable[[list[RunLetter]], None]
+@dataclass(frozen=True)
+class Sinks:
+    """Where the rows and letters of a run go, and are counted, and its progress in tuples."""
+
+    summary: Summary
+    write: Callable[[pa.RecordBatch], None]
+    write_letters: Callable[[list[RunLetter]], None]
+    progress: Callable[[int], None]
+
+    def take_rows(self, batch: pa.RecordBatch) -> None:
+        """Write and count rows."""
+        self.summary.rows_out += batch.num_rows
+        self.write(batch)
+
+    def take_letters(self, letters: list[RunLetter]) -> None:
+        """Write and count letters."""
+        self.write_letters(letters)
+        self.summary.count(letters)
 
 
-_FIELDS: list[tuple[str, pa.DataType]] = [
-    ("kind", pa.string()),
-    ("query", pa.string()),
-    ("stream", pa.string()),
-    ("position", pa.int64()),
-    ("reason", pa.string()),
-    ("tuple", pa.string()),
-]
-LETTERS = pa.schema(_FIELDS)
+_QUERY = pa.field("query", pa.string())
+LETTERS = QUERY_LETTERS.insert(1, _QUERY)
 """The columns of ``--letters``."""
 
 
 def letters_batch(letters: Sequence[RunLetter]) -> pa.RecordBatch:
     """The rows of ``--letters``."""
-    rows = [
-        (one.letter.kind, one.query, one.letter.stream, one.letter.position, one.letter.reason,
-         one.letter.text)
-        for one in letters
-    ]  # fmt: skip
-    columns = [[row[place] for row in rows] for place in range(len(LETTERS))]
-    arrays = [pa.array(c, f.type) for c, f in zip(columns, LETTERS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=LETTERS)
+    queries = pa.array([one.query for one in letters], _QUERY.type)
+    return letter_batch([one.letter for one in letters]).add_column(1, _QUERY, queries)

@@ -27,17 +27,18 @@ from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, 
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
 from penstock.program.choose.explain import Explained, Explanation
-from penstock.program.choose.flow import (
+from penstock.program.choose.flow import explain_flow, warnings_of
+from penstock.program.choose.probe_order import cross_products
+from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import (
     Admission,
+    DesignName,
     Flow,
     FlowChoice,
     FlowName,
     Kernel,
     Order,
-    explain_flow,
-    idle_cores,
 )
-from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.instructions import (
     Change,
     CreateStream,
@@ -278,6 +279,7 @@ class Engine:
         branching: int | None = None,
         precision: int | None = None,
         admission: Admission | None = None,
+        design: DesignName | None = None,
     ) -> Query[Pipeline]:
         """Start a query, with empty windows, exactly here in the input.
 
@@ -306,8 +308,13 @@ class Engine:
         admission
             ``wait`` (None): while its output is full, ``push`` waits. ``shed``: its input is
             dropped and counted.
+        design
+            How cores share a join of three and more streams: ``mjoin`` on one core, ``shared`` and
+            ``parallel`` on any number, ``stashed``, ``circular`` and ``linear`` as pipelines;
+            ``parallel-as-published`` loses rows. None, ``auto``: ``mjoin``, or ``shared`` with
+            ``cores``.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission)
+        choice = FlowChoice(flow, cores, branching, precision, admission, design)
         check_program(sql, kernel)
         with self._lock:
             while name is None:
@@ -315,14 +322,15 @@ class Engine:
                 name = self._registry.free_name(f"q{self._names}")
             self.feed([Install(name, sql, order, kernel, choice)])
             query = self._registry.queries[name.lower()]
-        idle = idle_cores(choice, query.program)
-        if idle is not None:
-            warn(f"query {name!r}: {idle}")
+        for warning in warnings_of(query.program):
+            warn(f"query {name!r}: {warning}")
         return query
 
     def change(self, name: str, sql: str | Program) -> None:
         """Give a running query another text, or another program."""
         self.feed([Change(name, sql)])
+        for warning in cross_products(self._registry.queries[name.lower()].program):
+            warn(f"query {name!r}: {warning}")
 
     def drop(self, name: str) -> None:
         """Stop a query, or remove a derived stream that no query reads."""
@@ -343,12 +351,13 @@ class Engine:
         branching: int | None = None,
         precision: int | None = None,
         admission: Admission | None = None,
+        design: DesignName | None = None,
     ) -> Explanation:
         """What a query with these options, those of :meth:`install`, would become, and why.
 
         The plan, the program, the kernel and the flow. Nothing is started.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission)
+        choice = FlowChoice(flow, cores, branching, precision, admission, design)
         check_program(sql, kernel)
         return self._explain(sql, order, kernel, choice).text
 
@@ -356,8 +365,8 @@ class Engine:
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
     ) -> Explained:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
-        flow = self._registry.decide(choice, program)
-        return Explained(plan, program, flow, (explain_flow(choice, flow, program),))
+        flow = self._registry.decide(program)
+        return Explained(plan, program, flow, (explain_flow(flow, program),))
 
     # -- input ------------------------------------------------------------------------------
 

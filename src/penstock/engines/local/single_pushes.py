@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.blocks.contract import IN, Batch, Block, CompiledStep
-from penstock.blocks.loose_rows import Source, Sources
+from penstock.blocks.loose_rows import ColumnSource, ColumnSources
 from penstock.engines.shared.failure import failure_of, interrupted_failure
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.shared.processing import Processing
@@ -378,9 +378,9 @@ class _Reader:
             self.query._take_run(batch.run)
 
 
-def _copied(step: CompiledStep, following: list[Block]) -> Sequence[Source] | None:
+def _copied(step: CompiledStep, following: list[Block]) -> Sequence[ColumnSource] | None:
     """The sources of a query's columns; None if any column is computed."""
-    sources: Sources | None = step.sources
+    sources: ColumnSources | None = step.sources
     for block in following:
         fuses = block.traits().fuses
         assert fuses is not None

@@ -32,14 +32,14 @@ from penstock.engines.shared.query import Balance, Query, Result
 from penstock.engines.shared.running_query import Letter, written
 from penstock.engines.shared.saved_registry import made_by
 from penstock.errors import SURROGATE, InputError, PenstockError, StateError
-from penstock.program.choose.flow import ANY_FLOW
 from penstock.program.isa.encoding import decode, encode
+from penstock.program.isa.flow import ANY_FLOW
 from penstock.program.isa.instructions import CreateStream, Derive, Install
 from penstock.streams.schema import Stream
 from penstock.version import VERSION
 
-FORMAT = 3
-VERSIONS = {1: "0.1", 2: "0.2.0 before its release"}
+FORMAT = 4
+VERSIONS = {1: "0.1", 2: "0.2.0 before its release", 3: "0.2.0 before its release"}
 """The versions of Penstock that saved engines in older formats."""
 
 _PLACE = "saved engine"
@@ -128,7 +128,7 @@ def _write(archive: _Archive, engine: Engine) -> None:
             if not stream.derived
         ],
         "furthest": engine._registry.furthest,
-        "promises": {
+        "punctuations": {
             name: [[column, plain(value)] for column, value in columns.items()]
             for name, columns in engine._registry.punctuations.items()
         },
@@ -261,7 +261,7 @@ def _restore(archive: _Archive, state: dict[str, Any], engine: Engine) -> None:
     engine._registry.ended = {known[name].name.lower() for name in state["ended"]}
     engine._registry.punctuations = {
         name: {_column(known[name], column): physical(value) for column, value in columns}
-        for name, columns in state["promises"].items()
+        for name, columns in state["punctuations"].items()
     }
 
 
@@ -336,10 +336,11 @@ def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine
     if not isinstance(made, Install | Derive):
         raise ValueError(f"{made!r} makes no query")
     derived = isinstance(made, Derive)
-    name, choice = (made.name, ANY_FLOW) if isinstance(made, Derive) else (made.query, made.flow)
+    name = made.name if isinstance(made, Derive) else made.query
+    asked = ANY_FLOW if isinstance(made, Derive) else made.asked_flow
     registry.check_free(name)
-    program = registry.compiled(made.program)
-    flow = registry.decide(choice, program)
+    program = registry.compiled(made.program, flow=asked)
+    flow = registry.decide(program)
     query = registry.remember(engine._new_query(name, program, derived, flow), made)
     if saved["failure"] is not None:
         query.failure = load_failure(saved["failure"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -26,13 +27,13 @@ from penstock.blocks.contract import (
 from penstock.blocks.intake import Intake
 from penstock.blocks.join.core_figures import added_up
 from penstock.blocks.join.latency import Latency, latencies
-from penstock.blocks.run import Run
+from penstock.blocks.run import Run, empty_run
 from penstock.blocks.synchroniser import Synchroniser
 from penstock.flows.make import make_block
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network, run
-from penstock.program.choose.flow import Flow
-from penstock.program.isa.block_instructions import INTAKE, BlockInstruction, Program
+from penstock.program.isa.block_instructions import INTAKE, BlockInstruction, JoinStreams, Program
+from penstock.program.isa.flow import Flow
 
 QueryOutput = Iterator[tuple[str, Any]]
 """The output of a query: on ``out`` batches of rows, and instructions that have passed all blocks;
@@ -110,16 +111,22 @@ class Pipeline:
         self, instruction: BlockInstruction, block: Block, network: Network
     ) -> Iterator[tuple[Unit, Port, Port, Unit]]:
         """What feeds a block: the intake, another block, or several through a synchroniser."""
-        fed = [self.blocks[number] for number in instruction.reads if number in self.blocks]
-        if not fed:
+        fed: list[tuple[Unit, Port]] = [
+            (self.blocks[number], OUT) if number in self.blocks else (self._intake, str(number))
+            for number in instruction.reads
+        ]
+        if str(instruction.block) in self._intake.outputs:
             yield self._intake, str(instruction.block), IN, block
         elif len(fed) == 1:
-            yield fed[0], OUT, IN, block
+            yield *fed[0], IN, block
         else:
-            together = Synchroniser(f"synchroniser of {block.name}", len(fed))
+            schemas = instruction.schemas if isinstance(instruction, JoinStreams) else ()
+            nothing: list[Run | None] = [empty_run(schema) for schema in schemas]
+            nothing = nothing or [None] * len(fed)
+            together = Synchroniser(f"synchroniser of {block.name}", nothing)
             network.units.append(together)
             for port, source in zip(together.inputs, fed, strict=True):
-                yield source, OUT, port, together
+                yield *source, port, together
             yield together, OUT, IN, block
 
     def _note(self, program: Program) -> None:
@@ -129,7 +136,9 @@ class Pipeline:
         self.streams = [(one.stream.name, one.stream.name.lower()) for one in intake.streams]
         """The streams that it reads: each name, and the name in lower case."""
         self.reads = frozenset(lower for _, lower in self.streams)
-        slots = {scan: (n, slot) for n, of in intake.readers for slot, scan in enumerate(of)}
+        slots = {
+            read: (i.block, slot) for i in program.instructions for slot, read in enumerate(i.reads)
+        }
         self.mentions = [Mention(s.stream.name, s.block, *slots[s.block]) for s in program.scans]
         self._accounts = [self._account(mention) for mention in self.mentions]
 
@@ -144,7 +153,7 @@ class Pipeline:
 
     def note(self, program: Program, flow: Flow) -> None:
         """Record another program of a query whose blocks are on another core."""
-        self._site = _with_flow(self._site, flow)
+        self._site = replace(self._site, flow=flow)
         self._note(program)
 
     # -- messages ---------------------------------------------------------------------------
@@ -167,7 +176,7 @@ class Pipeline:
         ``flow`` differs from the present one at most in its order.
         """
         if flow is not None:
-            self._site = _with_flow(self._site, flow)
+            self._site = replace(self._site, flow=flow)
         self._note(program)
         barrier = (IN, Instructions(position))
         yield from run(self._driver, (barrier, *self._instructions(program, position)))
@@ -285,7 +294,3 @@ class Pipeline:
         self._driver.close()
         for block in self.blocks.values():
             block.close()
-
-
-def _with_flow(site: Site, flow: Flow) -> Site:
-    return Site(flow if site.flow is not None else None, site.share, site.compiles, site.is_read)

@@ -38,8 +38,8 @@ from penstock.engines.shared.registry import PunctuationOrder, Registry, column_
 from penstock.engines.shared.running_query import Letter, RunningQuery
 from penstock.errors import PenstockError, QueryFailed
 from penstock.kernels.merging import places_of
-from penstock.program.choose.flow import Flow
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Flow
 from penstock.program.isa.instructions import (
     Change,
     CreateStream,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.blocks.loose_rows import LooseRows, Source
+from penstock.blocks.loose_rows import ColumnSource, LooseRows
 from penstock.blocks.run import Letters, Missed, Run
 from penstock.engines.shared.admission_control import RANGES, Shedding
 from penstock.engines.shared.pipeline import Tally
@@ -23,8 +23,8 @@ from penstock.engines.shared.running_query import Letter, count, letter_batch, w
 from penstock.engines.shared.signals import uninterrupted
 from penstock.errors import BufferFull, QueryFailed
 from penstock.program.choose.explain import Explained, Explanation
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import FlowChoice
 from penstock.streams.display import counted, html_line, html_table, html_text, one_line
 from penstock.streams.schema import describe
 
@@ -186,7 +186,6 @@ class Query(Generic[H]):
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
-        self.flow: FlowChoice = ANY_FLOW
         self.here = True
         self.failure: QueryFailed | None = None
         self._last_metrics: dict[str, Any] | None = None
@@ -395,7 +394,7 @@ class Query(Generic[H]):
         position: int,
         values: Sequence[object],
         partners: npt.NDArray[np.int64],
-        sources: Sequence[Source],
+        sources: Sequence[ColumnSource],
     ) -> None:
         """Take the rows of a single-tuple push; see :class:`LooseRows`."""
         rows = len(partners)
@@ -507,9 +506,18 @@ class Query(Generic[H]):
         """Stop the query. Its undrained results can still be drained."""
         self._engine.drop(self.name)
 
+    @property
+    def flow(self) -> FlowChoice:
+        """How cores are to share it, as far as it was asked for."""
+        return self.program.flow
+
     def explain(self) -> Explanation:
-        """The plan, the program, the kernel and the flow, with the reasons for them."""
-        return self.explained().text
+        """The plan, the program, the kernel and the flow, with the reasons for them.
+
+        And the probe orders of a join of three and more streams that were revised as it runs.
+        """
+        orders = [line for line in self.metrics().get("probe_orders", ()) if "measured" in line]
+        return Explanation("\n".join((self.explained().text, *orders)))
 
     def explained(self) -> Explained:
         """What :meth:`explain` says, part by part."""

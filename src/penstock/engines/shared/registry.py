@@ -10,11 +10,12 @@ from penstock.engines.shared.input_slices import InputSlice, check_event, stream
 from penstock.engines.shared.max_lead import Furthest, within_lead
 from penstock.engines.shared.running_query import RegisteredQuery
 from penstock.errors import SURROGATE, ChangeRefused, InputError, named, warn
-from penstock.program.choose.flow import ANY_FLOW, Flow, FlowChoice, decide
+from penstock.program.choose.flow import decide
 from penstock.program.compile.change import check_change
 from penstock.program.isa.block_instructions import Program, ScanStream
+from penstock.program.isa.flow import ANY_FLOW, Flow, FlowChoice
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install
-from penstock.sql.plan import ORDERS
+from penstock.sql.plan import ORDERS, Plan
 from penstock.streams.by_name import StreamsByName
 from penstock.streams.events import End, Punctuation
 from penstock.streams.literals import format_value
@@ -82,7 +83,7 @@ class Registry(Generic[Q]):
     def __init__(
         self,
         new_query: Callable[[str, Program, bool, Flow], Q],
-        decide: Callable[[FlowChoice, Program], Flow] = decide,
+        decide: Callable[[Program], Flow] = decide,
         compile: Compile | None = None,
     ) -> None:
         self._new_query = new_query
@@ -189,7 +190,7 @@ class Registry(Generic[Q]):
     ) -> Program:
         """The program of a query, which reads the streams there are; made of SQL if it is that.
 
-        ``order`` and a precision override what the query says.
+        ``order`` and a precision override what the query says; ``flow`` is where it is placed.
         """
         if not isinstance(program, Program):
             if self._compile is None:
@@ -245,16 +246,16 @@ class Registry(Generic[Q]):
     def install(self, instruction: Install) -> Q:
         """Register a query, or refuse it."""
         self.check_free(instruction.query)
-        order, kernel, choice = instruction.order, instruction.kernel, instruction.flow
-        program = self.compiled(instruction.program, order, kernel, choice)
-        query = self._new_query(instruction.query, program, False, self.decide(choice, program))
+        given = (instruction.order, instruction.kernel, instruction.asked_flow)
+        program = self.compiled(instruction.program, *given)
+        query = self._new_query(instruction.query, program, False, self.decide(program))
         return self.remember(query, instruction)
 
     def derive(self, instruction: Derive) -> Q:
         """Register a query whose rows are a stream, or refuse it."""
         self.check_free(instruction.name)
         program = self.compiled(instruction.program)
-        flow = self.decide(ANY_FLOW, program)
+        flow = self.decide(program)
         derived_stream(instruction.name, program)  # or an error
         query = self._new_query(instruction.name, program, True, flow)
         return self.remember(query, instruction)
@@ -262,7 +263,7 @@ class Registry(Generic[Q]):
     def remember(self, query: Q, made_by: Install | Derive) -> Q:
         """Register a query of an instruction, and its stream if that is derived."""
         if isinstance(made_by, Install):
-            query.order, query.kernel, query.flow = made_by.order, made_by.kernel, made_by.flow
+            query.order, query.kernel = made_by.order, made_by.kernel
         self.queries[query.name.lower()] = query
         if query.derived:
             self.streams.add(derived_stream(query.name, query.program))
@@ -274,8 +275,9 @@ class Registry(Generic[Q]):
         Nothing is changed yet.
         """
         query = self.query(instruction.query)
-        program = self.compiled(instruction.program, query.order, query.kernel, query.flow)
-        flow = self.decide(query.flow, program)
+        given = (query.order, query.kernel, query.program.flow)
+        program = self.compiled(instruction.program, *given)
+        flow = self.decide(program)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
             raise ChangeRefused(
@@ -318,18 +320,18 @@ class Registry(Generic[Q]):
         return query
 
 
-def derived_stream(name: str, program: Program) -> Stream:
-    """The stream that a program's rows are."""
-    bounded = all(scan.stream.bounded for scan in program.scans)
-    return Stream.of(name, program.schema, bounded=bounded, derived=True)
+def derived_stream(name: str, query: Program | Plan) -> Stream:
+    """The stream that a query's rows are."""
+    bounded = all(scan.stream.bounded for scan in query.scans)
+    return Stream.of(name, query.schema, bounded=bounded, derived=True)
 
 
 def _asked(program: Program, order: str | None, flow: FlowChoice) -> Program:
-    """The program with the order and precision that are asked for."""
+    """The program with the order, precision and flow that are asked for."""
     if order is not None and order not in ORDERS:
         raise InputError(f"unknown order {order!r}", "Write none, outer or inner.")
     if order is not None and order != program.order:
         program = replace(program, order=order)
     if flow.precision is not None and flow.precision != program.precision:
         program = replace(program, precision=flow.precision)
-    return program
+    return program.placed(flow)

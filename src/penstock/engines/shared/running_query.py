@@ -11,7 +11,6 @@ import pyarrow as pa
 from penstock.blocks.run import Letters, Missed, Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.errors import QueryFailed
-from penstock.program.choose.flow import FlowChoice
 from penstock.program.isa.block_instructions import Program
 from penstock.streams.batches import plain
 from penstock.streams.literals import format_rows
@@ -58,7 +57,6 @@ class RegisteredQuery(Protocol):
     derived: bool
     order: str | None
     kernel: str | None
-    flow: FlowChoice
 
     @property
     def program(self) -> Program: ...

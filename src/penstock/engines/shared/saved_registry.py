@@ -17,7 +17,7 @@ def made_by(query: RegisteredQuery) -> Install | Derive:
     """The instruction that makes a query as it is now."""
     if query.derived:
         return Derive(query.name, query.program)
-    return Install(query.name, query.program, query.order, query.kernel, query.flow)
+    return Install(query.name, query.program, query.order, query.kernel)
 
 
 class SavedRegistry(Generic[Q]):
@@ -43,7 +43,7 @@ class SavedRegistry(Generic[Q]):
             "instructions": [instruction for _, instruction in encoded.values()],
             "ended": sorted(registry.ended),
             "furthest": registry.furthest,
-            "promises": {
+            "punctuations": {
                 name: [[column, plain(value)] for column, value in columns.items()]
                 for name, columns in registry.punctuations.items()
             },
@@ -77,5 +77,5 @@ def load_registry(registry: Registry[Q], saved: dict[str, Any]) -> None:
     registry.furthest = dict(saved["furthest"])
     registry.punctuations = {
         name: {column: physical(value) for column, value in columns}
-        for name, columns in saved["promises"].items()
+        for name, columns in saved["punctuations"].items()
     }

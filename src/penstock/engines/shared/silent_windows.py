@@ -7,7 +7,7 @@ selection passes on those of the stream that it reads, which has to be punctuate
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.engines.shared.registry import Registry
@@ -20,9 +20,11 @@ from penstock.program.isa.block_instructions import (
     Program,
     ProjectColumns,
     ScanStream,
+    ScreenRows,
     SelectRows,
 )
 from penstock.sql.expressions import Column
+from penstock.streams.display import listed
 from penstock.streams.schema import Stream
 from penstock.streams.windows import (
     AggregateWindow,
@@ -39,7 +41,7 @@ Needed = frozenset[tuple[str, str]]
 
 def warn_of_silent_windows(registry: Registry[Any], name: str, program: Program) -> None:
     """Warn of each window of a new query that waits for punctuations, or for the end."""
-    for stream, column, window in _open_windows(program):
+    for label, stream, column, window in _open_windows(program):
         if stream.bounded:
             continue
         clause = as_written(window)
@@ -47,44 +49,47 @@ def warn_of_silent_windows(registry: Registry[Any], name: str, program: Program)
         with_slack = f"{clause[:-1]} SLACK 0]"
         advice = f"Write SLACK, for instance {with_slack} if its rows come in order of {column}"
         if needed is None:
-            why = f"nothing can be promised of {stream.name}.{column}: it waits for the end"
+            why = f"there are no punctuations of {label}.{column}: it waits for the end"
         else:
             missing = [f"{s}.{c}" for s, c in sorted(needed) if not _is_punctuated(registry, s, c)]
             if not missing:
                 continue
-            names = " and ".join(missing)
+            names = listed(missing)
             why = f"it waits for punctuations of {names}, and none has come yet"
             advice = f"Punctuate {names}, or write{advice.removeprefix('Write')}"
         warn(
-            f"query {name!r} has the window {clause} over the derived stream {stream.name} without "
+            f"query {name!r} has the window {clause} over the derived stream {label} without "
             f"SLACK; {why}. {advice}."
         )
 
 
-def _open_windows(program: Program) -> Iterator[tuple[Stream, str, Range | Sliding]]:
-    """The windows over derived streams without SLACK, each with its stream and time attribute."""
+def _open_windows(program: Program) -> Iterator[tuple[str, Stream, str, Range | Sliding]]:
+    """The windows over derived streams without SLACK.
+
+    Each comes with the name of its stream, the stream that the query reads for it (another only if
+    that goes through a block of the user's own), and its time attribute.
+    """
     for source in program.instructions:
         if not isinstance(source, AggregateRows | JoinStreams):
             continue
-        for stream, window, time in _windows(program, source):
+        names = source.streams if isinstance(source, JoinStreams) else (source.stream,)
+        for name, (stream, window, time) in zip(names, _windows(program, source), strict=False):
             if isinstance(window, Range | Sliding) and window.derived and window.slack is None:
                 assert time is not None
-                yield stream, time.name, window
+                yield name, stream, time.name, window
 
 
 def _windows(
     program: Program, source: AggregateRows | JoinStreams
 ) -> list[tuple[Stream, Window | AggregateWindow | None, TimeAttribute | None]]:
     """The windows of a block over streams, with the streams; none of an aggregate over a join."""
-    streams = {scan.block: scan.stream for scan in program.scans}
-    if isinstance(source, JoinStreams):
-        return [
-            (streams[block], window, time)
-            for block, window, time in zip(source.inputs, source.windows, source.times, strict=True)
-        ]
-    if source.input not in streams:
-        return []
-    return [(streams[source.input], source.window, source.time)]
+    over: Iterable[tuple[int, Window | AggregateWindow | None, TimeAttribute | None]] = (
+        zip(source.inputs, source.windows, source.times, strict=True)
+        if isinstance(source, JoinStreams)
+        else [(source.input, source.window, source.time)]
+    )
+    scans = [(program.scan_of(block), window, time) for block, window, time in over]
+    return [(scan.stream, window, time) for scan, window, time in scans if scan is not None]
 
 
 def _is_punctuated(registry: Registry[Any], stream: str, column: str) -> bool:
@@ -119,7 +124,7 @@ def _all(several: Iterator[Needed | None]) -> Needed | None:
 def _source(program: Program, block: int) -> ScanStream | JoinStreams | AggregateRows:
     """The scan, join or aggregate that the rows of a block come from."""
     found = program.block(block)
-    while isinstance(found, SelectRows | OrderRows | OwnRows):
+    while isinstance(found, SelectRows | OrderRows | OwnRows | ScreenRows):
         found = program.block(found.input)
     assert isinstance(found, ScanStream | JoinStreams | AggregateRows)
     return found
@@ -134,7 +139,7 @@ def _needed(
         return None
     index = output.index
     block = program.block(project.input)
-    while isinstance(block, SelectRows | OrderRows | OwnRows):
+    while isinstance(block, SelectRows | OrderRows | OwnRows | ScreenRows):
         if isinstance(block, SelectRows) and block.columns is not None:
             index = block.columns[index]
         block = program.block(block.input)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.errors import InputError, PenstockError
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
 from penstock.program.compile.compiler import compile_plan
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.query import bind
 from penstock.sql.parse.parser import parse_query
@@ -50,8 +50,8 @@ class SqlCompiler:
         kernel: str | None = None,
         flow: FlowChoice = ANY_FLOW,
     ) -> Program:
-        """The program of a query, with the kernel that is asked for."""
-        return compile_plan(self.plan(text, streams, order, flow), kernel)
+        """The program of a query, with the kernel and the flow that are asked for."""
+        return compile_plan(self.plan(text, streams, order, flow), kernel).placed(flow)
 
     def planned(
         self,
@@ -67,9 +67,10 @@ class SqlCompiler:
         """
         if not isinstance(query, Program):
             plan = self.plan(query, streams, order, flow)
-            return plan, compile_plan(plan, kernel)
+            return plan, compile_plan(plan, kernel).placed(flow)
+        query = query.placed(flow.over(query.flow))
         try:
-            found = self.plan(query.text, streams, query.order, flow)
+            found = self.plan(query.text, streams, query.order, query.flow)
             same = compile_plan(found, kernel).digest == query.digest
         except PenstockError:
             return None, query

@@ -25,21 +25,22 @@ from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
 from penstock.engines.spark.core.frames import Frame
-from penstock.engines.spark.core.host import HostOptions
 from penstock.engines.spark.core.output_batch import Batch
-from penstock.engines.spark.flow import decide_on_spark
+from penstock.engines.spark.core.trigger import CoreOptions
+from penstock.engines.spark.flow import check_carried, decide_on_spark
 from penstock.engines.spark.resident.checkpoint import Checkpoint
 from penstock.engines.spark.resident.delivery import Deliveries, StoredBatches
 from penstock.engines.spark.resident.distribution import explain_on_cores
 from penstock.engines.spark.resident.query import RemoteBlocks
-from penstock.engines.spark.resident.registry import Recorder
+from penstock.engines.spark.resident.recorder import Recorder, warn_of
 from penstock.engines.spark.resident.streaming_query import Resident
 from penstock.engines.spark.session import Session, open_session
 from penstock.engines.spark.uninterrupted import awaited, done_whole, settle
-from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
+from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError, warn
 from penstock.program.choose.explain import Explained, Explanation
-from penstock.program.choose.flow import Admission, FlowChoice, FlowName, Kernel, Order
+from penstock.program.choose.probe_order import cross_products
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Admission, DesignName, FlowChoice, FlowName, Kernel, Order
 from penstock.program.isa.instructions import (
     Change,
     CreateStream,
@@ -142,7 +143,7 @@ class Engine:
         self._compiler = SqlCompiler(windows_required, order_column)
         self._registry: Registry[Query[RemoteBlocks]] = Registry(
             lambda *query: self._recorder.new_query(*query),
-            lambda choice, program: decide_on_spark(choice, program, cores),
+            lambda program: decide_on_spark(program, cores),
             self._compiler.program,
         )
         self._recorder = Recorder(self, self._registry, self._checkpoint, buffer_rows)
@@ -156,14 +157,14 @@ class Engine:
                 else Deliveries(files, self._recorder.handles, cores)
             )
             self._progress = self._deliveries.progress
-            host = HostOptions(self._checkpoint.id, cores, 0, batch_rows, compile_predicates)
+            host = CoreOptions(self._checkpoint.id, cores, 0, batch_rows, compile_predicates)
             undo.pop_all()
         self._session, self._resident = awaited(
             lambda: self._begin(master, session, host), lambda begun: self._end(*begun)
         )
 
     def _begin(
-        self, master: str | None, session: SparkSession | None, host: HostOptions
+        self, master: str | None, session: SparkSession | None, host: CoreOptions
     ) -> tuple[Session, Resident]:
         """Open the session and start the Spark query."""
         with ExitStack() as undo:
@@ -322,6 +323,7 @@ class Engine:
         branching: int | None = None,
         precision: int | None = None,
         admission: Admission | None = None,
+        design: DesignName | None = None,
     ) -> Query[RemoteBlocks]:
         """Start a query, with empty windows, exactly here in the input.
 
@@ -330,38 +332,34 @@ class Engine:
 
         Parameters
         ----------
-        sql
-            A SELECT, or several with UNION ALL; or a program, over streams that are there.
-        name
-            Its name in ``engine.queries`` and in messages; None: q1, q2, and so on.
-        order
-            ``none``, ``outer`` or ``inner``; None: as EMIT ORDER says.
-        kernel
-            Forces ``nested-loop``, ``hash``, ``band`` or ``sorted`` of its joins; ``panes`` or
-            ``wid`` of its aggregates. None: the planner chooses.
+        sql, name, order, kernel, precision, design
+            As in the embedded engine.
         flow
             ``splitjoin``, which is what there is on Spark; None: the same.
         cores
-            Those of ``ps.connect``; None: the same.
+            None: those of ``ps.connect``.
         branching
             Not on Spark.
-        precision
-            As in EMIT ORDER, which it overrides; None: as that says.
         admission
             ``wait``, which is what there is on Spark; None: the same.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission)
+        choice = FlowChoice(flow, cores, branching, precision, admission, design)
         check_program(sql, kernel)
+        check_carried(sql, choice)
         with self._lock:
             while name is None:
                 self._recorder.names += 1
                 name = self._registry.free_name(f"q{self._recorder.names}")
             self.feed([Install(name, sql, order, kernel, choice)])
-            return self._registry.queries[name.lower()]
+            query = self._registry.queries[name.lower()]
+        warn_of(query)
+        return query
 
     def change(self, name: str, sql: str | Program) -> None:
         """Give a running query another text, or another program."""
         self.feed([Change(name, sql)])
+        for warning in cross_products(self._registry.queries[name.lower()].program):
+            warn(f"query {name!r}: {warning}")
 
     def drop(self, name: str) -> None:
         """Stop a query, or remove a derived stream that no query reads."""
@@ -382,20 +380,22 @@ class Engine:
         branching: int | None = None,
         precision: int | None = None,
         admission: Admission | None = None,
+        design: DesignName | None = None,
     ) -> Explanation:
         """What a query with these options, those of :meth:`install`, would become, and why.
 
         The plan, the program, the kernel and the flow. Nothing is started.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission)
+        choice = FlowChoice(flow, cores, branching, precision, admission, design)
         check_program(sql, kernel)
+        check_carried(sql, choice)
         return self._explain(sql, order, kernel, choice).text
 
     def _explain(
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
     ) -> Explained:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
-        return explain_on_cores(plan, program, choice, self.cores)
+        return explain_on_cores(plan, program, self.cores)
 
     # -- input ------------------------------------------------------------------------------
 
@@ -404,13 +404,8 @@ class Engine:
 
         Parameters
         ----------
-        stream
-            The stream's name, without regard to case.
-        data
-            A pyarrow Table, RecordBatch or RecordBatchReader, a pandas or Polars DataFrame,
-            anything else with ``__arrow_c_stream__``, or a list of dicts, in which a missing key is
-            NULL. Columns are found by name. A record that does not fit the stream's types becomes a
-            dead letter; the others go on.
+        stream, data
+            As in the embedded engine.
 
         Raises
         ------

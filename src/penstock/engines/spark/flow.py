@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.errors import InputError
-from penstock.program.choose.flow import Flow, FlowChoice, check_choice, check_joins, decide
+from penstock.program.choose.flow import check_choice, check_joins, decide, explain_design
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Flow, FlowChoice
 
 FLOW = "splitjoin"
 """Its cores do not communicate, so they can be tasks of a Spark stage."""
@@ -22,6 +23,13 @@ WHY_NOT = {
 }
 
 
+DESIGNS_NOT_HERE = {
+    "shared": _ONE_MEMORY,
+    "parallel": "one core runs a join of three and more streams there",
+    "parallel-as-published": "one core runs a join of three and more streams there",
+}
+
+
 SHARED_BY_ALL = (
     "the cores of the engine, ps.connect('spark', cores=2) (--cores 2), share the groups of an "
     "aggregate by themselves"
@@ -29,31 +37,38 @@ SHARED_BY_ALL = (
 """What cores do for an aggregate on Spark."""
 
 
+ELSEWHERE = "run it on the embedded engine: ps.connect('local') (--engine local)."
+
+
 def check_on_spark(choice: FlowChoice) -> None:
-    """Refuse a choice that is valid for no query on Spark, such as a number of cores."""
+    """Refuse a choice that is valid for no query on Spark; the cores are those of the engine."""
     check_choice(choice)
-    elsewhere = "run it on the embedded engine: ps.connect('local') (--engine local)."
     if choice.name in WHY_NOT:
         raise InputError(
             f"the flow {choice.name} cannot run on Spark: {WHY_NOT[choice.name]}",
-            f"Ask for the flow {FLOW}, or {elsewhere}",
+            f"Leave the flow out: it is {FLOW} for joins of two streams; or {ELSEWHERE}",
+        )
+    if choice.design in DESIGNS_NOT_HERE:
+        raise InputError(
+            f"the design {choice.design} cannot run on Spark: {DESIGNS_NOT_HERE[choice.design]}",
+            f"Ask for the design mjoin, stashed, circular or linear, or {ELSEWHERE}",
         )
     if choice.branching is not None:
         raise InputError(
             f"a branching of {choice.branching} cannot be had on Spark: Spark itself distributes "
             "the tuples, not a tree of Penstock's",
-            f"Leave the branching out, or {elsewhere}",
+            f"Leave the branching out, or {ELSEWHERE}",
         )
     if choice.admission == "shed":
         raise InputError(
             "the admission shed cannot be had on Spark: what is pushed is in its log, and the "
             "source of the Spark query waits for the cores",
-            f"Ask for the admission wait, or {elsewhere}",
+            f"Ask for the admission wait, or {ELSEWHERE}",
         )
 
 
-def decide_on_spark(choice: FlowChoice, program: Program, cores: int) -> Flow:
-    """Decide the flow of a query on an engine with ``cores`` cores, or refuse it."""
+def _check_query(choice: FlowChoice) -> None:
+    """Refuse a choice for a query that no query on Spark can have."""
     check_on_spark(choice)
     if choice.cores is not None:
         raise InputError(
@@ -61,16 +76,68 @@ def decide_on_spark(choice: FlowChoice, program: Program, cores: int) -> Flow:
             "engine share its tasks",
             f"Give the cores to connect: ps.connect('spark', cores={choice.cores}).",
         )
+
+
+def check_carried(query: Program | str, asked: FlowChoice) -> None:
+    """Refuse a program that carries a flow Spark cannot have, where no option overrides it."""
+    if not isinstance(query, Program):
+        return
+    overridden = {name: None for name, value in vars(asked).items() if value is not None}
+    try:
+        _check_query(replace(query.flow, **overridden))
+    except InputError as error:
+        raise InputError(
+            error.what,
+            "The program carries this: give program.placed(), the same query without it, or "
+            f"{ELSEWHERE}",
+        ) from None
+
+
+def check_joins_on_spark(choice: FlowChoice, program: Program) -> None:
+    """Refuse a flow for a query without a join of two streams that cores could share."""
     check_joins(choice, program, SHARED_BY_ALL)
-    name = FLOW if program.joins else None
-    return replace(decide(replace(choice, name=name), program), name=FLOW, cores=cores)
+    most = _most_streams(program)
+    if choice.name is not None and most > 2:
+        raise InputError(
+            f"the flow {choice.name} shares joins of two streams, and the query joins {most}",
+            "Leave the flow out: on Spark, one core runs a join of three and more streams.",
+        )
 
 
-def explain_on_spark(choice: FlowChoice, flow: Flow, program: Program) -> str:
+def decide_on_spark(program: Program, cores: int) -> Flow:
+    """Decide the flow of a query on an engine with ``cores`` cores, or refuse it."""
+    choice = program.flow
+    _check_query(choice)
+    check_joins_on_spark(choice, program)
+    asked = replace(choice, name=flow_of(program))
+    return replace(decide(program.placed(asked)), name=FLOW, cores=cores)
+
+
+def inside_core(flow: Flow) -> Flow:
+    """The flow of blocks in one core: the tasks are the flow, and a share defines a core's part."""
+    return replace(flow, name="three-step", cores=1)
+
+
+def flow_of(program: Program) -> str | None:
+    """The flow that shares the joins of a query; None: it has none, or one core runs them."""
+    return FLOW if program.joins and _most_streams(program) == 2 else None
+
+
+def _most_streams(program: Program) -> int:
+    """The number of streams of the widest join; 0 without any."""
+    return max((len(join.inputs) for join in program.joins), default=0)
+
+
+def explain_on_spark(flow: Flow, program: Program) -> str:
     """The lines of EXPLAIN about the flow; the distribution adds the cores."""
     lines = ["flow: none, since there is no join to share"]
-    if program.joins:
-        why = "asked for" if choice.name is not None else "the one that Spark can run"
+    if _most_streams(program) > 2:
+        lines = [
+            "flow: none, since one core runs a join of three and more streams",
+            explain_design(flow, program),
+        ]
+    elif program.joins:
+        why = "asked for" if program.flow.name is not None else "the one that Spark can run"
         lines = [f"flow {flow.name}: {why}"]
     if flow.order != "none":
         lines.append(f"precision {flow.precision}")

@@ -166,13 +166,11 @@ class HandshakeCore:
         Its place in the chain, from the left, and how many there are.
     part
         Makes its part of a window.
-    two_phase
-        False (for tests) drops S-tuples as soon as they are sent: then pairs are missed.
     """
 
     inputs: Sequence[Port] = ("left", "right")
 
-    def __init__(self, number: int, cores: int, part: MakePart, two_phase: bool = True) -> None:
+    def __init__(self, number: int, cores: int, part: MakePart) -> None:
         self.name = f"core {number}"
         self.number = number
         self.counts = Counts()
@@ -182,7 +180,6 @@ class HandshakeCore:
         self._forwarded = 0
         self._flushed_before = (0, 0)
         self._compiled = True
-        self._two_phase = two_phase
 
     def load(
         self, groups: tuple[Group, Group], ahead: tuple[int, int], before: tuple[int, int]
@@ -225,7 +222,7 @@ class HandshakeCore:
         way.received += len(group)
         way.until = int(group.seqs[-1]) + 1
         gone = self._forget(side)
-        if side == S and self._two_phase and not self._is_last:
+        if side == S and not self._is_last:
             yield "right", Ack(len(group), self._size(S))
         yield from gone
         yield from self._report_size(side)
@@ -313,7 +310,7 @@ class HandshakeCore:
     def _let_go(self, side: int, count: int) -> Group:
         window, copies = self._windows[side], self._forwarded if side == S else 0
         group: Group = window.oldest(copies, copies + count)
-        if side == S and self._two_phase:
+        if side == S:
             self._forwarded += count
         else:
             window.drop(count)

@@ -14,7 +14,7 @@ from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rul
 from penstock.flows.handshake.chain import Chain, signals
 from penstock.flows.low_latency_handshake.core import LowLatencyCore
 from penstock.flows.network.network import Driver, Network, run
-from penstock.flows.sub_window import MakePart, SubWindow
+from penstock.flows.sub_window import SubWindow
 
 
 class LowLatencyHandshake:
@@ -26,26 +26,18 @@ class LowLatencyHandshake:
         The length of the chain.
     driver
         Runs a network.
-    part
-        Makes the window parts of cores by the rule of the query.
     """
 
     complete_at_once = True
 
-    def __init__(
-        self,
-        cores: int,
-        driver: Callable[[Network], Driver],
-        part: Callable[[Rule], MakePart] = lambda rule: lambda side: SubWindow(side, rule),
-    ) -> None:
+    def __init__(self, cores: int, driver: Callable[[Network], Driver]) -> None:
         self._count = cores
-        self._make_part = part
         self._chain = Chain(driver)
 
     def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
         """Build the chain anew, every tuple being at home."""
-        part = self._make_part(rule)
-        cores = [LowLatencyCore(number, self._count, part) for number in range(self._count)]
+        count = self._count
+        cores = [LowLatencyCore(n, count, lambda side: SubWindow(side, rule)) for n in range(count)]
         for core in cores:
             core.load(windows)
         self._chain.start(cores)

@@ -309,10 +309,14 @@ class _Worker:
             worked = False
             for port in self.inputs:
                 worked = self._take(port) or worked
-            for sent in self.unit.forward(self._has_room):
-                self._put(*sent, ())
-                worked = True
-            return worked
+            started = time.perf_counter()
+            sent = False
+            for made in self.unit.forward(self._has_room):
+                self._put(*made, ())
+                sent = True
+            if sent:
+                self.busy += time.perf_counter() - started
+            return worked or sent
         finally:
             self.release()
 

@@ -34,7 +34,7 @@ class Distributor:
         """All below must have room."""
         return self._outputs
 
-    def step(self, port: Port, message: Chunk | Programming) -> Iterable[Sent]:
+    def step(self, port: Port, message: Any) -> Iterable[Sent]:
         """Broadcast."""
         return [(output, message) for output in self._outputs]
 
@@ -161,7 +161,7 @@ def splitjoin_network(cores: int, branching: int, stars: Stars) -> Network:
     """Distribution tree, cores, two trees of mergers, combiner."""
     core_units = [JoinCore(i, cores, stars) for i in range(cores)]
     network = Network(list(core_units))
-    root = _distribution(network, list(core_units), branching)
+    root = distribution_tree(network, list(core_units), branching)
     network.enter("in", root, "in")
     waits = stars.order != "none"
     combiner = Merger("combiner", 2, waits, stars.order == "inner")
@@ -176,7 +176,7 @@ def splitjoin_network(cores: int, branching: int, stars: Stars) -> Network:
     return network
 
 
-def _distribution(network: Network, below: list[Paced], branching: int) -> Paced:
+def distribution_tree(network: Network, below: list[Paced], branching: int) -> Paced:
     """Distributors above the cores, up to one; as wide as may be before another level is added."""
     level = 0
     while len(below) > 1 or level == 0:

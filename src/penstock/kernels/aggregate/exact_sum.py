@@ -321,12 +321,6 @@ class ExactSums:
         if self._special is not None:
             self._special[as_slice(cells)] = 0
 
-    def clear_row(self, start: int, stop: int) -> None:
-        """Set the cells from ``start`` to before ``stop`` to 0."""
-        self._limbs[start * self._width : stop * self._width] = 0
-        if self._special is not None:
-            self._special[start:stop] = 0
-
     def rearrange(self, cells: int, new: Any, old: Any) -> None:
         """Resize to ``cells`` cells and move cell ``old[i]`` to ``new[i]``; the rest is 0.
 

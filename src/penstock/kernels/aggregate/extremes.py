@@ -230,8 +230,8 @@ class OrderedWords:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._words: Any = pa.array([], kind)
-        self.holders: WeakSet[Any] = WeakSet()
-        """The objects to tell when keys change, each a :class:`Holder`."""
+        self.holders: WeakSet[Holder] = WeakSet()
+        """The objects to tell when keys change."""
 
     def __len__(self) -> int:
         return len(self._words)

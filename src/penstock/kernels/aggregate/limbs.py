@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.kernels.aggregate.survey import extent_of
 from penstock.kernels.machine_code import njit
 
 Array = npt.NDArray[Any]
@@ -96,7 +97,7 @@ def add_floats(
         stop = min(start + _STRETCH, bits.shape[0])
         valid_here = valid[:0] if valid.shape[0] == 0 else valid[start:stop]
         some, where = bits[start:stop], cells[start:stop]
-        first, last = _ends(where)
+        first, last = extent_of(where)
         if last - first >= _FEW:
             _scatter_floats(some, valid_here, where, limbs, width, base)
             continue
@@ -119,15 +120,6 @@ def add_run(bits: Array, values: Array, valid: Array, limbs: Array, base: Word) 
         unit = _unit(bits[start:stop], valid_here, base)
         if not _add_rounded(values[start:stop], valid_here, unit, limbs, 0, base):
             _scatter_floats(bits[start:stop], valid_here, zeros, limbs, limbs.shape[0], base)
-
-
-@njit()
-def _ends(cells: Array) -> tuple[Word, Word]:
-    low, high = cells[0], cells[0]
-    for i in range(cells.shape[0]):
-        low = min(low, cells[i])
-        high = max(high, cells[i])
-    return np.int64(low), np.int64(high)
 
 
 @njit()
@@ -208,7 +200,7 @@ def add_narrow(
         stop = min(start + _STRETCH, numbers.shape[0])
         valid_here = valid[:0] if valid.shape[0] == 0 else valid[start:stop]
         some, where = numbers[start:stop], cells[start:stop]
-        first, last = _ends(where)
+        first, last = extent_of(where)
         if last - first < _FEW:
             for cell in range(first, last + 1):
                 chosen = mask[: stop - start]

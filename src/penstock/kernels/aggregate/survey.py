@@ -151,7 +151,7 @@ def _reach(border: Word, slack: Word, ends: tuple[Word, Word, Word, Word]) -> Wo
 
 @njit()
 def extent_of(ticks: Array) -> tuple[Word, Word]:
-    """The smallest and the largest of at least one tick."""
+    """The smallest and the largest of at least one tick, or of other integers."""
     low, high = ticks[0], ticks[0]
     for i in range(ticks.shape[0]):
         low = min(low, ticks[i])

@@ -211,27 +211,20 @@ def _with_bounds(names: Names, predicate: Predicate, shape: Shape) -> str:
 class Names:
     """The names that the keys of the two sides have in the source.
 
-    ``direct``: stored columns are read in place, not through slices. ``arrays`` are the prefixes of
-    the columns of the probing and of the stored side.
+    ``direct``: stored columns are read in place, not through slices.
     """
 
-    def __init__(
-        self,
-        predicate: Predicate,
-        shape: Shape,
-        direct: bool = False,
-        arrays: tuple[str, str] = ("p", "q"),
-    ) -> None:
+    def __init__(self, predicate: Predicate, shape: Shape, direct: bool = False) -> None:
         self._shape = shape
         self.direct = direct
-        self._stored = arrays[1] if direct else "c"
+        self._stored = "q" if direct else "c"
         self.time_columns = ("stored_time", "stored_expiry") if direct else ("ct", "cx")
         self.probe_columns: list[tuple[str, str]] = []
         self.stored_columns: list[tuple[str, str]] = []
         for side in (shape.probe, 1 - shape.probe):
             probing = side == shape.probe
             columns = self.probe_columns if probing else self.stored_columns
-            scalar, array = ("a", arrays[0]) if probing else ("c", arrays[1])
+            scalar, array = ("a", "p") if probing else ("c", "q")
             count = len(predicate.keys[side])
             columns += [(f"{scalar}{k}", f"{array}{k}") for k in range(count)]
             columns += [

@@ -325,10 +325,16 @@ def extent(values: Array) -> tuple[float, float, int]:
 
 @njit()
 def largest_number_gap(above: Array, below: Array) -> float:
-    """The largest difference that is a number; 0 if there is none."""
+    """The largest difference; 0 if there is none.
+
+    NaN is infinitely far above every number. Between two infinities or two NaNs there is nothing:
+    a probe that matches both is in their cell.
+    """
     largest = -np.inf
     for i in range(above.shape[0]):
         gap = above[i] - below[i]
+        if above[i] != above[i] and below[i] == below[i]:
+            gap = np.inf
         if gap > largest:
             largest = gap
     return largest if largest > -np.inf else 0.0

@@ -199,6 +199,20 @@ def group(where: Array, offsets: Array, order: Array) -> None:
 
 
 @njit()
+def put_in_order(values: Array) -> None:
+    """Sort: a few numbers by insertion, since a call that sorts many costs hundreds of those."""
+    if values.shape[0] > 16:
+        values.sort()
+        return
+    for i in range(1, values.shape[0]):
+        value, j = values[i], i
+        while j > 0 and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+
+
+@njit()
 def gather(values: Array, order: Array, out: Array) -> None:
     """``out[i] = values[order[i]]``."""
     for i in range(order.shape[0]):

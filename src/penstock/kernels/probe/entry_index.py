@@ -28,6 +28,7 @@ from penstock.kernels.probe.buckets import (
     group,
     make_segment,
 )
+from penstock.kernels.probe.chains import Chains
 from penstock.kernels.probe.hash_index import HashLayout
 from penstock.kernels.probe.nested_loop import Columns, Pairs, pairs, shape_of
 from penstock.tuning import TUNING
@@ -94,6 +95,7 @@ class EntryIndex:
         self.choice = IndexChoice()
         self.segments: tuple[Segment, ...] = ()
         """Oldest first; another tuple whenever they change, so that readers can tell."""
+        self._chains: tuple[object, Chains | None] = ((), None)
         self._signature: object = None
         self._no_index_until = 0
         self._failures = 0
@@ -109,7 +111,17 @@ class EntryIndex:
 
     @property
     def nbytes(self) -> int:
-        return sum(segment.nbytes for segment in self.segments)
+        chains = self._chains[1]
+        chained = 0 if chains is None else chains.nbytes
+        return chained + sum(segment.nbytes for segment in self.segments)
+
+    def chains(self) -> Chains | None:
+        """The chains behind the newest segment; None if there is none."""
+        segments, chains = self._chains
+        if segments is not self.segments:
+            chains = Chains(self.segments[-1]) if self.segments else None
+            self._chains = self.segments, chains
+        return chains
 
     def clear(self) -> None:
         """Forget everything; the next update indexes all that is stored."""
@@ -127,7 +139,8 @@ class EntryIndex:
         segments, and an entry is copied a logarithmic number of times.
         """
         following = first + len(stored.keys[0])
-        signature = (tuple(v is None for v in stored.valid), stored.lower is None)
+        bounds = (stored.lower is None, stored.upper is None)
+        signature = (tuple(v is None for v in stored.valid), bounds)
         if signature != self._signature:
             self.clear()
             self._signature = signature

@@ -58,7 +58,7 @@ def generate_single_probe(predicate: Predicate, shape: SingleProbeShape) -> str:
     are entries from ``until`` on, since the index is behind then. Else it returns the number of
     partners, whose entry numbers are in ``out`` in no order, and the number of candidates.
     """
-    search = Search.of(predicate, shape.side, shape.keys, shape.stored)
+    search = Search.of(predicate, shape.side, shape.keys, shape.stored, has_chains=False)
     ours = predicate.keys[shape.side]
     casts = [f"a{i} = {name_of(dtype)}(g{i})" for i, dtype in enumerate(shape.keys)]
     numbers = [

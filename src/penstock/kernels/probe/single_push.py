@@ -30,6 +30,7 @@ from penstock.kernels.probe.single_search import (
     Stored,
     indented,
     name_of,
+    numbers_of,
     preamble,
 )
 from penstock.sql.expressions import TRUE, Expression
@@ -170,11 +171,14 @@ class _Writer:
         self._own, self._other = own, other
         self._own_buffers = own_buffers
         self._bounds = bounds
-        self._search = Search.of(predicate, shape.side, shape.keys.dtypes, shape.other)
+        self._search = Search.of(
+            predicate, shape.side, shape.keys.dtypes, shape.other, has_chains=True
+        )
 
     def text_of_one(self, scalars: ScalarSource, passed: str, numbers: list[str]) -> str:
         """A kernel that takes the values of a tuple."""
         return f"""{preamble("Takes one tuple into a join")}
+{self._link()}
 
 @nb.njit(nogil=True, boundscheck=False)
 def kernel(state, segments, out, {", ".join(parameters(self._shape.schema))}):
@@ -182,6 +186,7 @@ def kernel(state, segments, out, {", ".join(parameters(self._shape.schema))}):
     entries = at(state[OTHER_ENTRIES], 2, np.int64)
     hi = lo + entries[1] - entries[0]
     {indented(self._room(), 1)}
+    link(state, segments)
     {self._body(scalars, passed, numbers, self._store())}
 """
 
@@ -196,7 +201,7 @@ def kernel(state, segments, out, {", ".join(parameters(self._shape.schema))}):
         names = parameters(self._shape.schema)
         arrays, values = _batch_columns(columns)
         return f"""{preamble("Takes a batch into a join, tuple by tuple")}
-from numba.extending import register_jitable
+{self._link()}
 
 
 @register_jitable
@@ -205,9 +210,14 @@ def one(state, segments, out, lo, hi, entries, sequence, {", ".join(names)}):
 
 
 @nb.njit(nogil=True, boundscheck=False)
-def kernel(state, segments, out, names, columns, ranges, start, count):
+def kernel(state_array, segment_array, out, names, columns, ranges, start, count):
+    # Arrays by their addresses are not counted as references, tuple by tuple.
+    state = at(state_array.ctypes.data, state_array.size, np.int64)
+    segments = at(segment_array.ctypes.data, segment_array.size, np.int64)
+    segments = segments.reshape(segment_array.shape)
     {indented(arrays, 1)}
     {indented(self._room_of_many(), 1)}
+    link(state, segments)
     held = at(state[OWN_ROWS], 2, np.int64)
     first = at(state[OTHER_DROPPED], 1, np.int64)[0]
     others = at(state[OTHER_ENTRIES], 2, np.int64)
@@ -219,14 +229,15 @@ def kernel(state, segments, out, names, columns, ranges, start, count):
         if ranges.shape[1] > 0:
             lo, hi = first + ranges[0, i], first + ranges[1, i]
         sequence = held[1] + i - start
+        part = at(out.ctypes.data + 8 * filled, out.shape[0] - filled, np.int64)
         found, compared = one(
-            state, segments, out[filled:], lo, hi, entries, sequence, {", ".join(values)}
+            state, segments, part, lo, hi, entries, sequence, {", ".join(values)}
         )
         if found < 0:
             why, needed = found, compared
             break
         if found > 1:
-            out[filled:filled + found].sort()
+            put_in_order(part[:found])
         for j in range(filled, filled + found):
             names[j] = i
         filled += found
@@ -250,9 +261,12 @@ def kernel(state, segments, out, names, columns, ranges, start, count):
     if passed:
         stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
         indexed = max(state[INDEXED], lo)
-        if hi - indexed > state[LONGEST_TAIL]:
+        progress = at(state[PROGRESS], 3, np.int64)
+        more_slack = at(state[MORE_SLACK], 2, np.float64)
+        if hi - max(indexed, progress[0] if progress[2] == 0 else 0) > state[LONGEST_TAIL]:
             return {LONG_TAIL}, 0
         {indented(self._segments(numbers), 2)}
+        {indented(self._chains(), 2)}
         {indented(self._tail(), 2)}
     {indented(store, 1)}
     return found, candidates"""
@@ -410,16 +424,53 @@ def kernel(state, segments, out, names, columns, ranges, start, count):
 
     # -- the other side ---------------------------------------------------------------------
 
-    def _tail(self) -> list[str]:
-        """All entries behind the last segment."""
-        lines = ["tail = max(hi - indexed, 0)"]
+    def _from(self, entry: str, count: str) -> list[str]:
+        """The columns from an entry on; ``stored`` is the first that is stored."""
+        lines = []
         stored = zip(self._search.arrays, self._shape.other.buffers, strict=True)
         for number, (array, dtype) in enumerate(stored):
             slot = self._other + 2 * number
-            start = f"(at(state[{slot + 1}], 2, np.int64)[0] + indexed - stored)"
+            start = f"(at(state[{slot + 1}], 2, np.int64)[0] + {entry} - stored)"
             address = f"state[{slot}] + {dtype.itemsize} * {start}"
-            lines.append(f"{array} = at({address}, tail, {name_of(dtype)})")
+            lines.append(f"{array} = at({address}, {count}, {name_of(dtype)})")
+        return lines
+
+    def _chains(self) -> list[str]:
+        """The entries behind the last segment that are in chains."""
+        return [*self._from("stored", "max(hi - stored, 0)"), *self._search.chains()]
+
+    def _tail(self) -> list[str]:
+        """The entries behind those."""
+        lines = ["tail = max(hi - indexed, 0)", *self._from("indexed", "tail")]
         return [*lines, *self._search.tail()]
+
+    def _link(self) -> str:
+        """A function that links all entries that are in no chain yet, unless they are few."""
+        theirs = self._predicate.keys[1 - self._shape.side]
+        numbers = [
+            numbers_of(key, array, dtype)
+            for key, array, dtype in zip(
+                theirs, self._search.arrays, self._shape.other.dtypes, strict=False
+            )
+        ]
+        return f"""from numba.extending import register_jitable
+
+
+@register_jitable
+def link(state, segments):
+    progress = at(state[PROGRESS], 3, np.int64)
+    more_slack = at(state[MORE_SLACK], 2, np.float64)
+    stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
+    entries = at(state[OTHER_ENTRIES], 2, np.int64)
+    stop = min(stored + entries[1] - entries[0], state[CHAINED] + state[LINK_COUNT])
+    start = max(progress[0], stored)
+    fresh = stop - start
+    if progress[2] != 0 or fresh < state[FEWEST_LINKED]:
+        return
+    {indented(self._from("start", "fresh"), 1)}
+    {indented(self._search.link(numbers), 1)}
+    progress[0] = stop
+"""
 
     def _segments(self, numbers: list[str]) -> list[str]:
         count = len(numbers)

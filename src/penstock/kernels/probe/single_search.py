@@ -1,7 +1,8 @@
 """Generated code that searches the partners of one tuple: in segments, and in the tail.
 
 The index is used as it is: its segments one by one, each by the cells that the tuple's range
-touches, and then all entries behind the last segment.
+touches, then the entries behind the last segment: in chains those that are in chains
+(:mod:`penstock.kernels.probe.chains`), and one by one the rest, which is the tail.
 
 The generated lines read ``lo`` and ``hi``, between which an entry is live; ``indexed`` and
 ``tail``, the first entry of the tail and the length of the tail; the tuple's keys ``a0``, ``a1``,
@@ -22,21 +23,27 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.kernels import addresses
 from penstock.kernels.addresses import address_of
 from penstock.kernels.predicate import keys
 from penstock.kernels.predicate.generate import BLOCK, Names, Shape
-from penstock.kernels.predicate.predicate import Predicate
+from penstock.kernels.predicate.predicate import Key, Predicate
 from penstock.kernels.probe import band_index, buckets
 from penstock.kernels.probe.band_index import GridLayout
 from penstock.kernels.probe.buckets import Segment
+from penstock.kernels.probe.chains import Chains
 from penstock.kernels.probe.entry_index import EntryIndex
 from penstock.kernels.probe.hash_index import HashLayout
+from penstock.tuning import TUNING
 
 REFUSED, NO_ROOM, LONG_TAIL, MANY_PARTNERS = -1, -2, -3, -4
 """Why a single-tuple push was not done: it needs a batch, a buffer is full, the index is behind, or
 the partners do not fit the result (the second number is then the room that is needed)."""
+
+FEW_WASTED = 16
+"""Steps along chains without a match that a probe may take, on average."""
 
 HEADER = (
     "asking",
@@ -49,17 +56,31 @@ HEADER = (
     "longest_tail",
     "asked",
     "codes",
+    "progress",
+    "more_slack",
+    "chained",
+    "heads",
+    "head_count",
+    "links",
+    "link_count",
+    "fewest_linked",
+    "most_wasted",
 )
 """What comes first in ``state``.
 
 The address of a number that is not 0 if the push is only tried; the size of the tuple's own window,
 -1 for none; the addresses of the number of entries that either side has dropped, of the sequence
 numbers that its own side holds, and of the span of the other side's entries; the first entry of the
-other side that is not indexed, and the longest tail allowed; the addresses of two arrays for the
-tuple's keys, as floats and as integers.
+other side that is in no segment, and the longest tail allowed; the addresses of two arrays for the
+tuple's keys, as floats and as integers; of the other side's chains, the addresses of their progress
+and slack, their first entry, the addresses and lengths of their heads and links, 0 if there are
+none, and two tuning constants.
 """
 
 DIMENSION = (
+    "stored_key",
+    "other_key",
+    "slack",
     "low_key",
     "low",
     "high_key",
@@ -72,7 +93,8 @@ DIMENSION = (
 )
 SEGMENT = ("first", "last", "offsets", "offset_count", "order", "order_count", "cells", "bits")
 """What comes first in a segment's description; ``bits`` is 0 for a grid. Two dimensions follow,
-then the addresses of the columns, then the number of hashed keys, and which these are."""
+then the addresses of the columns, then the number of hashed keys, and which these are, of the tuple
+and of the stored side."""
 SEGMENT_COLUMNS = len(SEGMENT) + 2 * len(DIMENSION)
 
 
@@ -96,24 +118,32 @@ class Stored:
 class Search:
     """The search of a tuple of one side; ``keys`` are the types of its own keys.
 
-    ``arrays`` are the names that the stored columns have in the generated lines.
+    ``arrays`` are the names that the stored columns have in the generated lines; ``has_chains``:
+    whether entries behind the last segment may be in chains.
     """
 
     condition: str
     arrays: tuple[str, ...]
     keys: tuple[np.dtype[Any], ...]
     stored: Stored
+    has_chains: bool
 
     @classmethod
     def of(
-        cls, predicate: Predicate, side: int, keys: tuple[np.dtype[Any], ...], stored: Stored
+        cls,
+        predicate: Predicate,
+        side: int,
+        keys: tuple[np.dtype[Any], ...],
+        stored: Stored,
+        has_chains: bool,
     ) -> Search:
         """For tuples of ``side``, whose keys are not NULL."""
         nothing = (False,) * len(predicate.keys[side])
         nulls = (nothing, stored.nulls) if side == 0 else (stored.nulls, nothing)
         names = Names(predicate, Shape(side, nulls), direct=True)
         condition = f"({names.condition(predicate.condition)})"
-        return cls(condition, tuple(array for _, array in names.stored_columns), keys, stored)
+        arrays = tuple(array for _, array in names.stored_columns)
+        return cls(condition, arrays, keys, stored, has_chains)
 
     def tail(self) -> list[str]:
         """The lines that search the tail; the columns are slices that begin at ``indexed``."""
@@ -151,6 +181,7 @@ class Search:
             *(f"asked[{i}] = {number}" for i, number in enumerate(numbers)),
             *(f"codes[{i}] = a{i}" for i, dtype in enumerate(self.keys) if dtype.kind == "i"),
             "limits = segments.view(np.float64)",
+            "x0, x1, y0, y1, columns = 0, 0, 0, 0, 1",
             "for g in range(segments.shape[0]):",
         ]
         columns = [
@@ -159,7 +190,9 @@ class Search:
             for i, (array, dtype) in enumerate(zip(self.arrays, self.stored.buffers, strict=True))
         ]
         body = [
-            "if segments[g, LAST] <= lo or segments[g, FIRST] >= hi:",
+            "beside = segments[g, LAST] <= lo or segments[g, FIRST] >= hi",
+            # The last one's cells are those of the chains.
+            "if beside and g < segments.shape[0] - 1:",
             "    continue",
             "low = lo - segments[g, FIRST]",
             "high = hi - segments[g, FIRST]",
@@ -167,9 +200,11 @@ class Search:
             "if segments[g, BITS] > 0:",
             *(f"    {line}" for line in self._hash_cell()),
             "else:",
-            *(f"    {line}" for line in _grid_cells(0, "x0", "x1")),
-            *(f"    {line}" for line in _grid_cells(1, "y0", "y1")),
+            *(f"    {line}" for line in _grid_cells(0, "x0", "x1", self._more_slack(0))),
+            *(f"    {line}" for line in _grid_cells(1, "y0", "y1", self._more_slack(1))),
             "columns = segments[g, CELLS]",
+            "if beside:",
+            "    continue",
             "offsets = at(segments[g, OFFSETS], segments[g, OFFSET_COUNT], np.uint32)",
             "order = at(segments[g, ORDER], segments[g, ORDER_COUNT], np.int32)",
             *columns,
@@ -185,6 +220,123 @@ class Search:
         ]
         return [*lines, *(f"    {line}" for line in body)]
 
+    def chains(self) -> list[str]:
+        """The lines that search the chains, in the cells of the last segment, if that pays.
+
+        The columns are slices that begin at the entry ``stored``. Then ``indexed`` is the first
+        entry that is in no chain.
+        """
+        if not self.arrays or not self.keys:
+            return []
+        return [
+            "until = min(progress[0], hi)",
+            "spread = (x1 - x0 + 1) * (y1 - y0 + 1)",
+            "if progress[2] == 0 and spread < until - indexed:",
+            "    heads = at(state[HEADS], state[HEAD_COUNT], np.int32)",
+            "    links = at(state[LINKS], state[LINK_COUNT], np.int32)",
+            "    low = indexed - state[CHAINED]",
+            "    high = until - state[CHAINED]",
+            "    shift = state[CHAINED] - stored",
+            "    before, walked = found, 0",
+            "    for x in range(x0, x1 + 1):",
+            "        for y in range(y0, y1 + 1):",
+            "            place = np.int64(heads[x * columns + y])",
+            "            while place >= low:",
+            "                walked += 1",
+            "                j = place + shift",
+            f"                if place < high and {self.condition}:",
+            "                    if found == out.shape[0]:",
+            f"                        return {MANY_PARTNERS}, 2 * found + 1",
+            "                    out[found] = state[CHAINED] + place",
+            "                    found += 1",
+            "                place = np.int64(links[place])",
+            "    candidates += walked",
+            f"    wasted = spread + walked - 2 * (found - before) - {FEW_WASTED}",
+            "    progress[1] = max(progress[1] + wasted, 0)",
+            "    if progress[1] > state[MOST_WASTED]:",
+            "        progress[2] = 1",
+            "    indexed = until",
+            # Many cells: what follows scans the entries instead, which must not become many.
+            "elif progress[2] == 0 and until - indexed > state[LONGEST_TAIL]:",
+            "    progress[2] = 1",
+        ]
+
+    def link(self, numbers: Sequence[Sequence[str]]) -> list[str]:
+        """The lines that link all stored entries which are in no chain yet.
+
+        The columns are slices that begin at the entry ``start``. The lines of ``numbers`` compute,
+        for each of the stored keys, the floats ``numbers`` that a grid places it by.
+        """
+        if not self.arrays or not self.keys:
+            return []
+        at_keys = SEGMENT_COLUMNS + len(self.arrays)
+        count = f"segments[g, {at_keys}]"
+        hashing, placing = [], []
+        for i, (dtype, lines) in enumerate(zip(self.stored.dtypes, numbers, strict=True)):
+            if dtype.kind == "i":
+                hashing += [
+                    f"    if k == {i}:",
+                    f"        hash_cells({self.arrays[i]}, bits, hashed, i == 0)",
+                ]
+            placing += [f"    if k == {i}:", *(f"        {line}" for line in lines)]
+        grids = [
+            line
+            for number in (0, 1)
+            for base in [len(SEGMENT) + number * len(DIMENSION)]
+            for line in [
+                f"k = segments[g, {base} + OTHER_KEY]",
+                "if k >= 0:",
+                *placing,
+                "    above[:] = numbers",
+                f"k = segments[g, {base} + STORED_KEY]",
+                "if k >= 0:",
+                *placing,
+                f"    if segments[g, {base} + OTHER_KEY] >= 0:",
+                "        gap = largest_number_gap(above, numbers)",
+                f"        more = gap - limits[g, {base} + SLACK]",
+                f"        if more > more_slack[{number}]:",
+                f"            more_slack[{number}] = more",
+                f"    bounds = at(segments[g, {base} + BOUNDS], "
+                f"segments[g, {base} + BOUND_COUNT], np.float64)",
+                f"    count = segments[g, {base} + COUNT]",
+                f"    low, scale = limits[g, {base} + BASE], limits[g, {base} + SCALE]",
+                "    for i in range(fresh):",
+                "        place = np.int64(cell(numbers[i], low, scale, count, bounds))",
+                "        where[i] = where[i] * count + place",
+            ]
+        ]
+        return [
+            "g = segments.shape[0] - 1",
+            "limits = segments.view(np.float64)",
+            "where = np.zeros(fresh, np.int64)",
+            "numbers = np.empty(fresh, np.float64)",
+            "above = np.empty(fresh, np.float64)",
+            "hashed = np.empty(fresh, np.uint64)",
+            "if segments[g, BITS] > 0:",
+            f"    for i in range({count}):",
+            f"        bits = segments[g, BITS] if i == {count} - 1 else 0",
+            f"        k = segments[g, {at_keys + 1} + {count} + i]",
+            *(f"    {line}" for line in hashing),
+            "    for i in range(fresh):",
+            "        where[i] = np.int64(hashed[i])",
+            "else:",
+            *(f"    {line}" for line in grids),
+            "if not more_slack[0] + more_slack[1] < np.inf:",
+            "    progress[2] = 1",
+            "heads = at(state[HEADS], state[HEAD_COUNT], np.int32)",
+            "links = at(state[LINKS], state[LINK_COUNT], np.int32)",
+            "for i in range(fresh):",
+            "    place = start + i - state[CHAINED]",
+            "    links[place] = heads[where[i]]",
+            "    heads[where[i]] = place",
+        ]
+
+    def _more_slack(self, dimension: int) -> str:
+        """What widens the range in a segment whose cells are those of the chains."""
+        if not self.has_chains:
+            return ""
+        return f" - (more_slack[{dimension}] if g == segments.shape[0] - 1 else 0.0)"
+
     def _hash_cell(self) -> list[str]:
         at_keys = SEGMENT_COLUMNS + len(self.arrays)
         return [
@@ -197,18 +349,18 @@ class Search:
         ]
 
 
-def _grid_cells(number: int, first: str, last: str) -> list[str]:
+def _grid_cells(number: int, first: str, last: str, slack: str) -> list[str]:
     """As :func:`penstock.kernels.probe.band_index.limit_cells`, for both ends."""
     base = len(SEGMENT) + number * len(DIMENSION)
     scale = (
         f"limits[g, {base} + BASE], limits[g, {base} + SCALE], segments[g, {base} + COUNT], bounds"
     )
 
-    def end(key: str, offset: str, sign: str, cell_name: str) -> list[str]:
+    def end(key: str, offset: str, sign: str, cell_name: str, more: str = "") -> list[str]:
         return [
             f"if segments[g, {base} + {key}] >= 0:",
             f"    number = asked[segments[g, {base} + {key}]]",
-            f"    offset = limits[g, {base} + {offset}]",
+            f"    offset = limits[g, {base} + {offset}]{more}",
             "    reach = (abs(number) + abs(offset)) * 2.0**-50",
             f"    {cell_name} = np.int64(cell(number + offset {sign} reach, {scale}))",
         ]
@@ -216,9 +368,26 @@ def _grid_cells(number: int, first: str, last: str) -> list[str]:
     return [
         f"bounds = at(segments[g, {base} + BOUNDS], segments[g, {base} + BOUND_COUNT], np.float64)",
         f"{last} = segments[g, {base} + COUNT] - 1",
-        *end("LOW_KEY", "LOW", "-", first),
+        *end("LOW_KEY", "LOW", "-", first, slack),
         *end("HIGH_KEY", "HIGH", "+", last),
     ]
+
+
+def numbers_of(key: Key, array: str, dtype: np.dtype[Any]) -> list[str]:
+    """The lines that compute ``numbers`` of a key column, as :func:`buckets.numbers` does."""
+    kind = key.expression.type
+    if key.kind == "compare" and pa.types.is_floating(kind):
+        floating = "np.float32" if dtype == np.int32 else "np.float64"
+        raw = f"raw{array}"
+        return [
+            f"{raw} = np.empty(fresh, {name_of(dtype)})",
+            f"floats_of_keys({array}, {name_of(dtype)}({np.iinfo(dtype).max}), {raw}, "
+            f"{raw}.view({floating}), numbers)",
+        ]
+    value = f"{array}[i]"
+    if key.kind == "compare" and pa.types.is_uint64(kind):
+        value = f"np.uint64({value}) ^ np.uint64(1 << 63)"
+    return ["for i in range(fresh):", f"    numbers[i] = np.float64({value})"]
 
 
 def preamble(what: str) -> str:
@@ -231,8 +400,8 @@ import numpy as np
 
 from penstock.kernels.addresses import at, drop, drop_one
 from penstock.kernels.predicate.keys import floats_of_keys
-from penstock.kernels.probe.band_index import cell
-from penstock.kernels.probe.buckets import hash_cells
+from penstock.kernels.probe.band_index import cell, largest_number_gap
+from penstock.kernels.probe.buckets import hash_cells, put_in_order
 
 {constants}
 '''
@@ -262,6 +431,9 @@ def _foundations() -> str:
 # -- segments ----------------------------------------------------------------------------
 
 NO_KEY = -1
+NO_PROGRESS: npt.NDArray[np.int64] = np.array([0, 0, 1], np.int64)
+NO_SLACK: npt.NDArray[np.float64] = np.zeros(2, np.float64)
+"""The progress and the slack of chains that are not used."""
 
 
 def segments_of(index: EntryIndex | None, columns: int) -> tuple[Segment, ...]:
@@ -281,6 +453,24 @@ def indexed_up_to(segments: Sequence[Segment]) -> int:
     return segments[-1].last if segments else 0
 
 
+def describe_chains(chains: Chains | None) -> list[int]:
+    """What the header has of chains, as the kernel reads it."""
+    if chains is None:
+        return [address_of(NO_PROGRESS), address_of(NO_SLACK), *[0] * 7]
+    heads, links = chains.heads, chains.links
+    return [
+        address_of(chains.progress),
+        address_of(chains.slack),
+        chains.first,
+        address_of(heads),
+        len(heads),
+        address_of(links),
+        len(links),
+        TUNING.fewest_linked,
+        TUNING.most_wasted,
+    ]
+
+
 def describe_segments(segments: Sequence[Segment]) -> npt.NDArray[np.int64]:
     """The description of each segment, a row of numbers, as the kernel reads it."""
     rows = list(map(_describe, segments))
@@ -292,7 +482,7 @@ def describe_segments(segments: Sequence[Segment]) -> npt.NDArray[np.int64]:
 
 def _describe(segment: Segment) -> npt.NDArray[np.int64]:
     layout = segment.layout
-    hashed = layout._probe if isinstance(layout, HashLayout) else ()
+    hashed, placed = (layout._probe, layout._stored) if isinstance(layout, HashLayout) else ((), ())
     row = np.array(
         [
             segment.first,
@@ -307,6 +497,7 @@ def _describe(segment: Segment) -> npt.NDArray[np.int64]:
             *map(address_of, segment.columns),
             len(hashed),
             *hashed,
+            *placed,
         ],
         np.int64,
     )
@@ -320,11 +511,15 @@ def _describe_grid(layout: GridLayout, row: npt.NDArray[np.int64]) -> None:
     whole: Any = row.reshape(2, len(DIMENSION))
     reals: Any = row.view(np.float64).reshape(2, len(DIMENSION))
     field = {name: place for place, name in enumerate(DIMENSION)}
-    whole[:, field["low_key"]] = whole[:, field["high_key"]] = NO_KEY
+    for name in ("stored_key", "other_key", "low_key", "high_key"):
+        whole[:, field[name]] = NO_KEY
     whole[:, field["count"]] = 1
     layers = zip(layout._dims, layout._scales, layout._slack, strict=True)
     for number, (dim, scale, slack) in enumerate(layers):
         numbers, floats = whole[number], reals[number]
+        numbers[field["stored_key"]] = dim.stored
+        numbers[field["other_key"]] = NO_KEY if dim.other is None else dim.other
+        floats[field["slack"]] = slack
         if dim.lower is not None and math.isfinite(dim.lower.low - slack):
             numbers[field["low_key"]] = dim.lower.probe
             floats[field["low"]] = dim.lower.low - slack

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.program.choose.flow import Flow
+from penstock.program.choose.probe_order import explain_orders
 from penstock.program.isa.block_instructions import AggregateRows, JoinStreams, Program
 from penstock.program.isa.codecs import canonical
 from penstock.program.isa.encoding import encode
+from penstock.program.isa.flow import Flow
 from penstock.sql.expressions import TRUE
 from penstock.sql.plan import Aggregate, Join, Plan, Scan
 from penstock.streams.display import html_text
@@ -70,6 +71,7 @@ def explain(plan: Plan | None, program: Program) -> str:
         lines.extend(f"  {line}" for line in str(instruction).splitlines())
     lines += [f"kernel {join.kernel}: {join.reason}" for join in program.joins]
     lines += [f"kernel {block.kernel}: {block.reason}" for block in program.aggregates]
+    lines += [line for join in program.joins for line in explain_orders(join)]
     lines.append(f"order {program.order}")
     return "\n".join(lines)
 
@@ -94,8 +96,16 @@ def _source(source: Scan | Join | Aggregate) -> list[str]:
     if isinstance(source, Aggregate):
         return _aggregate(source) + _source(source.source)
     if isinstance(source, Join):
-        return [f"{source.kind} join on {source.on}", _scan(source.left), _scan(source.right)]
+        return [*_join(source), *map(_scan, source.inputs)]
     return [_scan(source)]
+
+
+def _join(join: Join) -> list[str]:
+    """The last join of a tree comes first, as what is above comes first."""
+    lines = [f"{join.kind} join on {join.on}"] if join.core > 1 else []
+    for step, scan in zip(join.steps, join.inputs[join.core :], strict=True):
+        lines.insert(0, f"{step.kind} join with {scan.alias} on {step.on}")
+    return lines
 
 
 def _aggregate(aggregate: Aggregate) -> list[str]:
@@ -112,5 +122,4 @@ def _aggregate(aggregate: Aggregate) -> list[str]:
 
 def _scan(scan: Scan) -> str:
     window = f" {as_written(scan.window)}" if scan.window is not None else ""
-    through = f" through {scan.through.block}({scan.through})" if scan.through is not None else ""
-    return f"scan {scan.stream.name}{window}{through} as {scan.alias}"
+    return f"scan {scan.stream.name}{window} as {scan.alias}"

@@ -3,66 +3,27 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Literal
 
 from penstock.errors import InputError
+from penstock.program.choose.probe_order import JoinTerms, cross_products
+from penstock.program.choose.stash import assumed_plan, check_stash
 from penstock.program.isa.block_instructions import AggregateRows, OrderRows, Program
+from penstock.program.isa.flow import (
+    ADMISSIONS,
+    DESIGNS,
+    EVERY_KIND,
+    FLOWS,
+    UNORDERED,
+    Flow,
+    FlowChoice,
+)
 from penstock.sql.plan import Call
 from penstock.streams.schema import is_text
 
-Order = Literal["none", "outer", "inner"]
-"""The orders of EMIT ORDER."""
-Kernel = Literal["nested-loop", "hash", "band", "sorted", "panes", "wid"]
-"""The kernels of joins and of aggregates."""
-FlowName = Literal[
-    "three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake"
-]
-"""How cores share a join."""
-Admission = Literal["wait", "shed"]
-"""What happens to input while a query's output is full."""
-
-FLOWS = ("three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake")
-"""Every flow of the embedded engine, in the order in which errors list them."""
-EVERY_KIND = ("three-step", "splitjoin")
-"""The flows for outer, semi and anti joins too."""
-UNORDERED = ("handshake", "low-latency-handshake")
-"""The flows without an order: a pair is made when its tuples meet in a core."""
-ADMISSIONS = ("wait", "shed")
 DEFAULT_BRANCHING = 8
 MOST_CORES = 1024
 MOST_PRECISION = 1 << 40
 """The largest precision that makes a difference; a larger one is cut to it."""
-
-
-@dataclass(frozen=True)
-class FlowChoice:
-    """The user's choice; None where the engine decides.
-
-    ``precision`` is that of the order. ``admission`` is what happens to input when a buffer is
-    almost full: ``wait`` until there is room, or ``shed`` it.
-    """
-
-    name: str | None = None
-    cores: int | None = None
-    branching: int | None = None
-    precision: int | None = None
-    admission: str | None = None
-
-
-ANY_FLOW = FlowChoice()
-
-
-@dataclass(frozen=True)
-class Flow:
-    """The flow of a query, decided and checked."""
-
-    name: str
-    cores: int
-    branching: int
-    order: str
-    precision: int
-    admission: str
 
 
 def check_choice(choice: FlowChoice) -> None:
@@ -97,6 +58,10 @@ def check_choice(choice: FlowChoice) -> None:
             f"a precision of {choice.precision} would mean a star every {choice.precision} results",
             "Write 1 or more.",
         )
+    if choice.design is not None and choice.design not in DESIGNS:
+        raise InputError(
+            f"unknown design {choice.design!r}", f"Write one of: {', '.join(DESIGNS)}."
+        )
     if choice.admission is not None and choice.admission not in ADMISSIONS:
         raise InputError(f"unknown admission {choice.admission!r}", "Write wait or shed.")
 
@@ -106,7 +71,15 @@ ALONE = "cores=2 (--cores 2) alone lets two threads divide the batches of an agg
 
 
 def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> None:
-    """Refuse a flow for a query without a join; ``alone``: what cores do for an aggregate."""
+    """Refuse a flow for a query without a join, and a design for one of two streams.
+
+    ``alone``: what cores do for an aggregate.
+    """
+    if choice.design is not None and choice.design != "auto" and _multiway(program) is None:
+        raise InputError(
+            f"the design {choice.design} is asked for, and the query joins no three streams",
+            "Leave the design out; cores share a join of two streams by a flow (flow=, --flow).",
+        )
     if program.joins or (choice.name is None and choice.branching is None):
         return
     asked = "flow" if choice.name is not None else "branching"
@@ -117,8 +90,9 @@ def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> Non
     )
 
 
-def decide(choice: FlowChoice, program: Program) -> Flow:
-    """Decide the flow of a query; an error if the query cannot have the chosen one."""
+def decide(program: Program) -> Flow:
+    """Decide the flow of a query; an error if it cannot have the one that is asked for."""
+    choice = program.flow
     check_choice(choice)
     check_joins(choice, program)
     precision = program.precision if choice.precision is None else choice.precision
@@ -130,7 +104,13 @@ def decide(choice: FlowChoice, program: Program) -> Flow:
         )
     kinds = [join.kind for join in program.joins]
     special = next((kind for kind in kinds if kind != "inner"), None)
-    name = choice.name or _default(choice, special)
+    several = _multiway(program)
+    name = choice.name or _default(choice, special, several)
+    if several and name != "three-step":
+        raise InputError(
+            f"the flow {name} shares joins of two streams, and the query joins {several}",
+            "Leave the flow out, or ask for the flow three-step.",
+        )
     if kinds and name in UNORDERED and program.order != "none":
         raise InputError(
             f"the flow {name} does not offer the order {program.order}: its rows come when two "
@@ -153,6 +133,10 @@ def decide(choice: FlowChoice, program: Program) -> Flow:
                 "Ask for the flow splitjoin.",
             )
     cores = 1 if name == "three-step" else choice.cores or max(1, _machine_cores())
+    design = "mjoin"
+    if several:
+        design = design_of(choice, program)
+        cores = _cores_of_design(design, choice, several)
     return Flow(
         name,
         cores,
@@ -160,7 +144,57 @@ def decide(choice: FlowChoice, program: Program) -> Flow:
         order,
         precision,
         choice.admission or "wait",
+        design,
     )
+
+
+CORE_FOR_EACH_STREAM = ("circular", "linear")
+"""The designs whose number of cores is that of the streams."""
+ANY_CORES = ("shared", "parallel", "parallel-as-published")
+"""The designs for any number of cores."""
+INEXACT = "parallel-as-published"
+"""The design that loses rows."""
+
+
+def design_of(choice: FlowChoice, program: Program) -> str:
+    """The design of a join of three and more streams."""
+    step = _step(program)
+    if choice.design not in (None, "auto"):
+        if step is not None and choice.design != "mjoin":
+            raise InputError(
+                f"the design {choice.design} does not offer {step} joins among three and more "
+                "streams",
+                "Ask for the design mjoin, or leave it out.",
+            )
+        return str(choice.design)
+    if step is not None:
+        return "mjoin"
+    if choice.branching is not None:
+        return "parallel"
+    return "shared" if (choice.cores or 1) > 1 else "mjoin"
+
+
+def _cores_of_design(design: str, choice: FlowChoice, streams: int) -> int:
+    """The number of cores of a design, or an error if it cannot have those that are asked for."""
+    if choice.branching is not None and not design.startswith("parallel"):
+        raise InputError(
+            f"the design {design} has no distribution tree to branch",
+            "Leave the branching out, or ask for the design parallel.",
+        )
+    if design in ANY_CORES:
+        return choice.cores or max(1, _machine_cores())
+    cores, what = 1, "one core"
+    if design == "stashed":
+        check_stash(streams, None)
+        cores, what = 2, "two cores, one for each stage"
+    elif design in CORE_FOR_EACH_STREAM:
+        cores, what = streams, f"a core for each of the {streams} streams"
+    if choice.cores not in (None, cores) and choice.design is not None:
+        raise InputError(
+            f"the design {design} has {what}, and not {choice.cores} cores",
+            "Leave the cores out, or ask for the design shared.",
+        )
+    return cores
 
 
 def _needs_order(program: Program) -> bool:
@@ -173,7 +207,20 @@ def _needs_order(program: Program) -> bool:
     return any(call.name in ("first", "last") for call in calls)
 
 
-def _default(choice: FlowChoice, special: str | None) -> str:
+def _multiway(program: Program) -> int | None:
+    """The number of streams of a join of three and more; None if there is no such join."""
+    return next((len(join.inputs) for join in program.joins if len(join.inputs) > 2), None)
+
+
+def _step(program: Program) -> str | None:
+    """The kind of the first outer, semi or anti join among three and more streams, if any."""
+    kinds = (step.kind for join in program.joins for step in join.steps)
+    return next((kind for kind in kinds if kind != "inner"), None)
+
+
+def _default(choice: FlowChoice, special: str | None, several: int | None) -> str:
+    if several:
+        return "three-step"
     if choice.branching is not None:
         return "splitjoin"
     if special is not None:
@@ -187,12 +234,14 @@ def _machine_cores() -> int:
     return os.cpu_count() or 1
 
 
-def explain_flow(choice: FlowChoice, flow: Flow, program: Program) -> str:
+def explain_flow(flow: Flow, program: Program) -> str:
     """The lines of EXPLAIN about the flow, the order and the admission of a query."""
     lines = ["flow: none, since there is no join to share"]
     if program.joins:
         cores = "1 core" if flow.cores == 1 else f"{flow.cores} cores"
-        lines = [f"flow {flow.name} on {cores}: {_why(choice, program)}"]
+        lines = [f"flow {flow.name} on {cores}: {_why(program.flow, program)}"]
+        if _multiway(program):
+            lines = [explain_design(flow, program, f" on {cores}")]
         if flow.name == "splitjoin":
             lines.append(f"branching {flow.branching}")
     if flow.name == "shared" and flow.cores > 1:
@@ -204,12 +253,26 @@ def explain_flow(choice: FlowChoice, flow: Flow, program: Program) -> str:
     return "\n".join(lines)
 
 
-def idle_cores(choice: FlowChoice, program: Program) -> str | None:
-    """A warning if several cores are chosen and the query can use one only; else None."""
-    if (choice.cores or 1) == 1 or program.joins:
+def warnings_of(program: Program) -> list[str]:
+    """What a user should know of a query that is started."""
+    found = [] if _idle_cores(program) is None else [str(_idle_cores(program))]
+    if _multiway(program) and program.flow.design == INEXACT:
+        found.append(
+            f"the design {INEXACT} loses rows: each core has a share of every window, and members "
+            "in different cores never meet; the design parallel has them all"
+        )
+    return [*found, *cross_products(program)]
+
+
+def _idle_cores(program: Program) -> str | None:
+    """A warning if several cores are asked for and the query can use one only; else None."""
+    choice, step = program.flow, _step(program)
+    if (choice.cores or 1) == 1 or (program.joins and step is None):
         return None
     why = ["there is neither a join nor an aggregate to share"]
-    if program.aggregates:
+    if step is not None:
+        why = [f"one core runs {step} joins among three and more streams"]
+    elif program.aggregates:
         why = [_one_thread(aggregate) for aggregate in program.aggregates]
     if "" in why:
         return None
@@ -242,6 +305,24 @@ def _takes_one_thread(call: Call) -> bool:
     if call.name not in ("min", "max") or call.argument is None:
         return False
     return is_text(call.argument.type)
+
+
+def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
+    """The line of EXPLAIN about the design of a join of three and more streams."""
+    choice, why = program.flow, "asked for"
+    if choice.design in (None, "auto"):
+        why = f"one core joins {_multiway(program)} streams"
+        if flow.design == "shared":
+            why = f"{choice.cores} cores are asked for, and with it they share the windows"
+        elif flow.design == "parallel":
+            why = "a branching is asked for, and it has the tree that branches"
+    line = f"design {flow.design}{cores}: {why}"
+    if flow.design == "stashed":
+        join = next(join for join in program.joins if len(join.inputs) > 2)
+        plan = assumed_plan(JoinTerms(join), join.windows)
+        pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
+        line += f"\nstash of {plan.size} pairs of {pair} ({plan.second + 1}): {plan.why}"
+    return line
 
 
 def _why(choice: FlowChoice, program: Program) -> str:

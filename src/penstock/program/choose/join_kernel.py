@@ -19,6 +19,7 @@ from penstock.sql.expressions import (
     Column,
     Expression,
     Literal,
+    conjunction,
     conjuncts,
     sides,
     walk,
@@ -74,7 +75,7 @@ def choose_kernel(join: Join, forced: str | None = None) -> tuple[str, str]:
     if forced is not None:
         if not found[forced]:
             raise InputError(
-                f"the kernel {forced!r} cannot serve the join predicate {join.on}",
+                f"the kernel {forced!r} cannot serve the join predicate {_predicate(join)}",
                 f"It needs {NEEDS[forced]}; leave the kernel out, or write nested-loop.",
             )
         return forced, f"asked for; uses {_listed(found[forced])}"
@@ -103,7 +104,7 @@ def _usable(join: Join) -> _Usable:
     bands: list[Expression] = []
     one_sided: list[Expression] = []
     bounds: list[tuple[Call, frozenset[Column], frozenset[Column]]] = []
-    for term in conjuncts(join.compiled):
+    for term in (*conjuncts(join.compiled), *_terms_of_steps(join)):
         if not isinstance(term, Call) or len(term.args) != 2:
             continue
         left, right = term.args
@@ -120,6 +121,17 @@ def _usable(join: Join) -> _Usable:
         paired = any(above & b or below & a for t, a, b in bounds if t is not term)
         (bands if paired else one_sided).append(term)
     return _Usable(equal, bands, one_sided)
+
+
+def _terms_of_steps(join: Join) -> tuple[Expression, ...]:
+    """What kernels evaluate of the steps of a tree."""
+    terms = (term for step in join.steps for term in conjuncts(step.on))
+    return tuple(term for term in terms if len(sides(term)) > 1)
+
+
+def _predicate(join: Join) -> Expression:
+    """The conditions of all joins together, for a message."""
+    return conjunction(join.conditions) if join.steps else join.on
 
 
 def _ends(term: Call) -> tuple[frozenset[Column], frozenset[Column]]:
@@ -168,9 +180,9 @@ def _listed(terms: list[Expression]) -> str:
 
 
 def _why_nested(join: Join) -> str:
-    if join.compiled == TRUE and join.residual == TRUE:
+    if join.compiled == TRUE and join.residual == TRUE and not _terms_of_steps(join):
         return "no predicate over both sides: every live pair is a result"
-    if join.compiled == TRUE:
+    if join.compiled == TRUE and not join.steps:
         return f"nothing to compile: {_blame(join.residual)} is evaluated on pairs"
     return "no conjunct bounds a column of one side by the other: every live pair is compared"
 

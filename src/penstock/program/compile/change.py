@@ -19,6 +19,7 @@ from penstock.program.isa.block_instructions import (
     UnionRows,
 )
 from penstock.sql.expressions import Expression
+from penstock.streams.display import listed
 from penstock.streams.windows import (
     AggregateWindow,
     Range,
@@ -70,11 +71,11 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
         if (
             isinstance(before, JoinStreams)
             and isinstance(after, JoinStreams)
-            and before.kind != after.kind
+            and _kinds(before) != _kinds(after)
         ):
             return (
-                f"query {name!r} is a join of kind {before.kind}; "
-                f"a change cannot make it {after.kind}"
+                f"query {name!r} is a join of kind {listed(_kinds(before))}; "
+                f"a change cannot make it {listed(_kinds(after))}"
             )
     if any(_is_cut_otherwise(before, after, old) for before, after in pairs):
         return (
@@ -88,7 +89,7 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
         )
     windows = (_windows(old), _windows(new))
     changed = [pair for pair in zip(*windows, strict=True) if not _same_but_for_size(*pair)]
-    # A time window of the other side is where a count window's attribute comes from: blame that.
+    # A count window's attribute may come from another input's time window: blame that one.
     changed.sort(key=lambda pair: not any(isinstance(window, Range) for window, _ in pair))
     for was, wanted in changed[:1]:
         return (
@@ -96,6 +97,11 @@ def _not_a_change(name: str, old: Program, new: Program) -> str | None:
             f"its size and slack, but cannot make it {_clause(wanted)}"
         )
     return None
+
+
+def _kinds(join: JoinStreams) -> tuple[str, ...]:
+    """The kinds of the joins, in the order of FROM; one for all of an inner join."""
+    return (*((join.kind,) * min(join.core - 1, 1)), *(step.kind for step in join.steps))
 
 
 def _windows(program: Program) -> list[_Timed]:

@@ -15,11 +15,12 @@ from penstock.program.isa.block_instructions import (
     Program,
     ProjectColumns,
     ScanStream,
+    ScreenRows,
     SelectRows,
     UnionRows,
 )
 from penstock.sql.expressions import Column, Expression, rebuild
-from penstock.sql.plan import Aggregate, Call, Join, Plan, Scan, Select, Through, Union
+from penstock.sql.plan import Aggregate, Call, Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite
 from penstock.streams.windows import Unbounded
 
@@ -59,8 +60,10 @@ def _select(
     source = select.source
     if isinstance(source, Aggregate):
         last = _aggregate(source, instructions, forced)
+    elif isinstance(source, Scan):
+        last = _scan(source, instructions)
     else:
-        last = _rows(source, instructions, forced)
+        last = _join(source, instructions, forced)
     selection = SelectRows(_next(instructions), last, select.where, select.columns_read)
     instructions.append(selection)
     last = selection.block
@@ -92,7 +95,10 @@ def _order(
 def _aggregate(
     aggregate: Aggregate, instructions: list[BlockInstruction], forced: str | None
 ) -> int:
-    source = _rows(aggregate.source, instructions, forced)
+    if isinstance(aggregate.source, Scan):
+        source = _scan(replace(aggregate.source, time=aggregate.time), instructions, False)
+    else:
+        source = _join(aggregate.source, instructions, forced)
     kernel, reason = choose_aggregate_kernel(aggregate, forced)
     instruction = AggregateRows(
         _next(instructions),
@@ -128,51 +134,54 @@ def _whole_call(call: Call, source: Scan | Join) -> Call:
     return replace(call, argument=argument, condition=_whole(call.condition, source))
 
 
-def _rows(source: Scan | Join, instructions: list[BlockInstruction], forced: str | None) -> int:
-    if isinstance(source, Scan):
-        scan = _scan(source, instructions)
-        return scan if source.through is None else _through(source.through, scan, instructions)
-    return _join(source, instructions, None if forced in AGGREGATE_KERNELS else forced)
+def _scan(scan: Scan, instructions: list[BlockInstruction], float_clock: bool | None = None) -> int:
+    """Append a scan, with the block of the user's own that its stream goes through.
 
-
-def _scan(scan: Scan, instructions: list[BlockInstruction]) -> int:
-    instruction = ScanStream(_next(instructions), scan.stream)
-    instructions.append(instruction)
-    return instruction.block
-
-
-def _through(through: Through, source: int, instructions: list[BlockInstruction]) -> int:
-    """Append a block of the user's own."""
+    ``float_clock`` is of the windows that read it; None: none do, and the rows need no time.
+    """
+    through = scan.through
+    source = ScanStream(_next(instructions), scan.stream if through is None else through.stream)
+    instructions.append(source)
+    if through is None:
+        return source.block
     given = (through.block, through.implementation, through.arguments)
-    instruction = OwnRows(_next(instructions), source, *given)
-    instructions.append(instruction)
-    return instruction.block
+    own = OwnRows(_next(instructions), source.block, *given)
+    instructions.append(own)
+    if float_clock is None:
+        return own.block
+    screen = ScreenRows(_next(instructions), own.block, scan.stream.name, scan.time, float_clock)
+    instructions.append(screen)
+    return screen.block
 
 
 def _join(join: Join, instructions: list[BlockInstruction], forced: str | None) -> int:
-    inputs = (_scan(join.left, instructions), _scan(join.right, instructions))
+    inputs = tuple(_scan(scan, instructions, join.float_clock) for scan in join.inputs)
     block = _next(instructions)
+    forced = None if forced in AGGREGATE_KERNELS else forced
     kernel, reason = choose_kernel(join, forced)
-    every = (tuple(range(len(s.stream.schema))) for s in (join.left, join.right))
-    left, right = join.columns if join.columns is not None else every
-    windows = [w if w is not None else Unbounded() for w in (join.left.window, join.right.window)]
+    hidden = {number for number, step in enumerate(join.steps, start=join.core) if step.hides}
+    every = tuple(
+        () if number in hidden else tuple(range(len(scan.stream.schema)))
+        for number, scan in enumerate(join.inputs)
+    )
     instructions.append(
         JoinStreams(
             block,
             inputs,
-            (join.left.stream.name, join.right.stream.name),
-            (join.left.stream.schema, join.right.stream.schema),
-            (windows[0], windows[1]),
-            (join.left.time, join.right.time),
+            tuple(scan.stream.name for scan in join.inputs),
+            tuple(scan.stream.schema for scan in join.inputs),
+            tuple(Unbounded() if scan.window is None else scan.window for scan in join.inputs),
+            tuple(scan.time for scan in join.inputs),
             join.kind,
             join.filters,
             join.compiled,
             join.residual,
-            (left, right),
+            every if join.columns is None else join.columns,
             join.float_clock,
             kernel,
             reason,
             forced is not None,
+            join.steps,
         )
     )
     return block

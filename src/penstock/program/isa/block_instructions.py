@@ -8,15 +8,16 @@ same instructions; there is no other way to configure a block.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.sql.expressions import TRUE, Expression
-from penstock.sql.plan import Argument, Call, Output, SortKey
-from penstock.streams.display import counted, html_text, one_line
+from penstock.sql.plan import Argument, Call, JoinStep, Output, SortKey
+from penstock.streams.display import counted, html_text, listed, one_line
 from penstock.streams.schema import Stream
 from penstock.streams.windows import AggregateWindow, TimeAttribute, Unbounded, Window, as_written
 
@@ -42,40 +43,45 @@ class ScanStream:
 
 @dataclass(frozen=True)
 class JoinStreams:
-    """Join two inputs. The fields are those of :class:`penstock.sql.plan.Join`.
+    """Join two or more inputs. The fields are those of :class:`penstock.sql.plan.Join`.
 
     ``streams`` are the names of the inputs, for letters; ``windows`` and ``times`` are of each
-    side, ``times`` the time attributes.
+    input, ``times`` the time attributes.
     """
 
-    kind_of_block: ClassVar[str] = "join"
     block: int
-    inputs: tuple[int, int]
-    streams: tuple[str, str]
-    schemas: tuple[pa.Schema, pa.Schema]
-    windows: tuple[Window, Window]
-    times: tuple[TimeAttribute | None, TimeAttribute | None]
+    inputs: tuple[int, ...]
+    streams: tuple[str, ...]
+    schemas: tuple[pa.Schema, ...]
+    windows: tuple[Window, ...]
+    times: tuple[TimeAttribute | None, ...]
     kind: str
-    filters: tuple[Expression, Expression]
+    filters: tuple[Expression, ...]
     compiled: Expression
     residual: Expression
-    columns: tuple[tuple[int, ...], tuple[int, ...]]
+    columns: tuple[tuple[int, ...], ...]
     float_clock: bool
     kernel: str
     reason: str
     kernel_is_forced: bool = False
+    steps: tuple[JoinStep, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"#{self.block} join {self.kind} of #{self.inputs[0]} and #{self.inputs[1]}"]
+        inputs = listed(f"#{block}" for block in self.inputs[: self.core])
+        lines = [f"#{self.block} join {self.kind} of {inputs}"]
+        if self.core == 1:
+            lines = [f"#{self.block} join, beginning with {inputs}"]
+        names = SIDES if len(self.inputs) == 2 else tuple(map(str, range(1, len(self.inputs) + 1)))
         for name, condition in (
-            (f"filter {SIDES[0]}", self.filters[0]),
-            (f"filter {SIDES[1]}", self.filters[1]),
+            *((f"filter {n}", f) for n, f in zip(names, self.filters, strict=True)),
             ("compiled", self.compiled),
             ("residual", self.residual),
         ):
             if condition != TRUE:
                 lines.append(f"     {name}: {condition}")
-        for name, window, time in zip(SIDES, self.windows, self.times, strict=True):
+        for number, step in enumerate(self.steps, start=self.core):
+            lines.append(f"     then {step.kind} of #{self.inputs[number]}: {step.on}")
+        for name, window, time in zip(names, self.windows, self.times, strict=True):
             by = f", time {time.name}" if time else ""
             lines.append(f"#{self.block} window {name} {as_written(window)}{by}")
         return "\n".join(lines)
@@ -85,9 +91,27 @@ class JoinStreams:
         return self.inputs
 
     @property
+    def core(self) -> int:
+        """The number of inputs before the steps."""
+        return len(self.inputs) - len(self.steps)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its joins, in the order of FROM, without repetition."""
+        inner = (self.kind,) if self.core > 1 else ()
+        return tuple(dict.fromkeys((*inner, *(step.kind for step in self.steps))))
+
+    @property
+    def kind_of_block(self) -> str:
+        return "join" if len(self.inputs) == 2 else "multiway"
+
+    @property
     def divisible(self) -> Division | None:
-        """Outer, semi and anti joins need to know that no core has found a partner."""
-        return "tuple" if self.kind == "inner" else None
+        """Outer, semi and anti joins need to know that no core has found a partner.
+
+        A combination of more than two tuples may have members that different cores store.
+        """
+        return "tuple" if self.kind == "inner" and len(self.inputs) == 2 else None
 
 
 @dataclass(frozen=True)
@@ -261,6 +285,31 @@ class OwnRows:
 
 
 @dataclass(frozen=True)
+class ScreenRows:
+    """Set aside the rows of a user's own block whose time windows cannot use.
+
+    ``stream`` is the name of the rows, for letters; ``time`` their time attribute, None if the
+    windows that read them need none. Of other streams the intake does it.
+    """
+
+    kind_of_block: ClassVar[str] = "screen"
+    divisible: ClassVar[Division | None] = None
+    block: int
+    input: int
+    stream: str
+    time: TimeAttribute | None
+    float_clock: bool
+
+    def __str__(self) -> str:
+        needs = "nothing is asked of it" if self.time is None else f"time {self.time.name}"
+        return f"#{self.block} screen #{self.input}: {needs}"
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
 class ReadStream:
     """How tuples of a stream enter a query.
 
@@ -277,8 +326,9 @@ class ReadStream:
 class ReadStreams:
     """The instruction for the intake, computed from the others.
 
-    ``readers`` are the blocks that read streams, each with its scans; ``scans`` has the number of
-    the stream of each scan. ``float_clock``: whether times are compared as floats; ``is_divided``:
+    ``readers`` are the blocks that read streams alone, each with its scans; a scan that is read
+    beside rows of another block is a reader by itself. ``scans`` has the number of the stream of
+    each scan. ``float_clock``: whether times are compared as floats; ``is_divided``:
     whether each of several cores takes a part of every run.
     """
 
@@ -299,18 +349,24 @@ BlockInstruction = (
     | UnionRows
     | OrderRows
     | OwnRows
+    | ScreenRows
 )
 
 
 @dataclass(frozen=True)
 class Program:
-    """A query as instructions; every block comes after its inputs."""
+    """A query as instructions; every block comes after its inputs.
+
+    ``flow`` is its placement: how cores are to share it, as far as it was asked for. It is no part
+    of its identity.
+    """
 
     instructions: tuple[BlockInstruction, ...]
     schema: pa.Schema
     text: str
     order: str
     precision: int
+    flow: FlowChoice = ANY_FLOW
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.instructions))
@@ -341,17 +397,28 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """The identity of the program: a hash of all fields but those for people, such as the text.
+        """The identity of the program: a hash of all fields that its rows and state depend on.
 
-        Two spellings of a query have the same digest.
+        Two spellings of a query have the same digest, and so has it on any number of cores.
         """
         from penstock.program.isa.encoding import digest
 
         return digest(self)
 
+    def placed(self, flow: FlowChoice = ANY_FLOW) -> Program:
+        """The same query, placed as ``flow`` asks; without it, as the engine decides."""
+        return self if flow == self.flow else replace(self, flow=flow)
+
     def block(self, number: int) -> BlockInstruction:
         """The instruction for the block of that number."""
         return next(i for i in self.instructions if i.block == number)
+
+    def scan_of(self, number: int) -> ScanStream | None:
+        """The scan that a block is, or whose tuples go through it alone; None: it has no one."""
+        found = self.block(number)
+        while isinstance(found, OwnRows | ScreenRows):
+            found = self.block(found.input)
+        return found if isinstance(found, ScanStream) else None
 
     @cached_property
     def needs_end(self) -> bool:
@@ -379,7 +446,13 @@ class Program:
         """The instruction for the intake."""
         names = list(dict.fromkeys(scan.stream.name.lower() for scan in self.scans))
         scans = {scan.block: names.index(scan.stream.name.lower()) for scan in self.scans}
-        readers = [(i.block, i.reads) for i in self.instructions if scans.keys() & set(i.reads)]
+        readers: list[tuple[int, tuple[int, ...]]] = []
+        for i in self.instructions:
+            read = tuple(number for number in i.reads if number in scans)
+            if read and read == i.reads:
+                readers.append((i.block, read))
+            else:
+                readers += [(number, (number,)) for number in read]
         timed = [pair for j in self.joins for pair in zip(j.inputs, j.times, strict=True)]
         timed += [(aggregate.input, aggregate.time) for aggregate in self.aggregates]
         aggregated = {aggregate.input for aggregate in self.aggregates}

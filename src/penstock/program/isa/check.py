@@ -20,12 +20,14 @@ from penstock.program.isa.block_instructions import (
     Program,
     ProjectColumns,
     ScanStream,
+    ScreenRows,
     SelectRows,
     UnionRows,
 )
 from penstock.program.isa.codecs import REMEDY
-from penstock.sql.expressions import Column, Expression, Literal, children
-from penstock.sql.plan import Call
+from penstock.sql.expressions import Column, Expression, Literal, children, conjuncts
+from penstock.sql.expressions import sides as expression_sides
+from penstock.sql.plan import MOST_INPUTS, Call
 from penstock.streams.schema import is_time_type, type_name
 from penstock.streams.windows import Range, Sliding, TimeAttribute
 
@@ -50,7 +52,7 @@ class _CheckedBlocks:
 
     def __init__(self) -> None:
         self._layouts: dict[int, Layout] = {}
-        self._scans: set[int] = set()
+        self._streams: set[int] = set()
         self._joins: dict[int, JoinStreams] = {}
         self._read: set[int] = set()
         self._seen: set[tuple[int, Layout]] = set()
@@ -107,14 +109,23 @@ class _CheckedBlocks:
         stream = instruction.stream
         if stream.time is not None and stream.index_of(stream.time) is None:
             _refuse(f"{path}.stream.time", f"expected a column, found {stream.time!r}")
-        self._scans.add(instruction.block)
+        self._streams.add(instruction.block)
         return (tuple(stream.schema.types),)
 
     def join(self, instruction: JoinStreams, path: str) -> Layout:
         sides: list[tuple[pa.DataType, ...]] = []
+        count = len(instruction.inputs)
+        if count > MOST_INPUTS:
+            _refuse(f"{path}.inputs", f"expected {MOST_INPUTS} blocks at most, found {count}")
+        for name in ("streams", "schemas", "windows", "times", "filters", "columns"):
+            if len(getattr(instruction, name)) != count:
+                _refuse(f"{path}.{name}", f"expected a list of {count}, one for each input")
+        if count > 2 and instruction.kind != "inner":
+            what = f"expected inner for a join of {count} inputs, found {instruction.kind}"
+            _refuse(f"{path}.kind", what)
         for side, block in enumerate(instruction.inputs):
             layout = self.input(block, f"{path}.inputs[{side}]")
-            if block not in self._scans:
+            if block not in self._streams:
                 _refuse(f"{path}.inputs[{side}]", f"expected the number of a scan, found {block}")
             if layout != (tuple(instruction.schemas[side].types),):
                 _refuse(f"{path}.schemas[{side}]", f"expected the columns of block #{block}")
@@ -126,6 +137,11 @@ class _CheckedBlocks:
         for name in ("compiled", "residual"):
             condition = getattr(instruction, name)
             self.expression(condition, tuple(sides), f"{path}.{name}", pa.bool_())
+        for term in conjuncts(instruction.compiled):
+            if len(expression_sides(term)) < 2:
+                what = f"expected conditions over two inputs and more, found {term}"
+                _refuse(f"{path}.compiled", what)
+        self._steps(instruction, sides, path)
         for side, types in enumerate(sides):
             time = instruction.times[side]
             _check_time(time, types, f"{path}.times[{side}]")
@@ -138,6 +154,26 @@ class _CheckedBlocks:
             for side, types in enumerate(sides)
         ]
         return tuple(kept[:1] if instruction.kind in ("semi", "anti") else kept)
+
+    def _steps(
+        self, instruction: JoinStreams, sides: list[tuple[pa.DataType, ...]], path: str
+    ) -> None:
+        """Check the steps of a tree: each is over the inputs up to its own, without hidden ones."""
+        if instruction.core < 1 or (instruction.steps and len(sides) == 2):
+            what = f"expected steps for some of three and more inputs, found {len(sides)} inputs"
+            _refuse(f"{path}.steps", what)
+        known = [types if i < instruction.core else () for i, types in enumerate(sides)]
+        for number, step in enumerate(instruction.steps):
+            side = instruction.core + number
+            known[side] = sides[side]
+            where = f"{path}.steps[{number}]"
+            self.expression(step.on, tuple(known), f"{where}.on", pa.bool_())
+            if step.hides:
+                known[side] = ()
+                if instruction.columns[side]:
+                    _refuse(
+                        f"{path}.columns[{side}]", f"expected none, since the join is {step.kind}"
+                    )
 
     def aggregate(self, instruction: AggregateRows, path: str) -> Layout:
         layout = self.input(instruction.input, f"{path}.input")
@@ -192,14 +228,25 @@ class _CheckedBlocks:
         return (_column_types(layout[0], instruction.columns, f"{path}.columns"),)
 
     def own(self, instruction: OwnRows, path: str) -> Layout:
-        layout = self.input(instruction.input, f"{path}.input")
-        if instruction.input not in self._scans:
-            what = f"expected the number of a scan, found {instruction.input}"
-            _refuse(f"{path}.input", what)
+        layout = self._stream(instruction, path)
         for i, one in enumerate(instruction.arguments):
             if not isinstance(one.value, Column | Literal):
                 _refuse(f"{path}.arguments[{i}].value", "expected a column or a constant")
             self.expression(one.value, layout, f"{path}.arguments[{i}].value")
+        return layout
+
+    def screen(self, instruction: ScreenRows, path: str) -> Layout:
+        layout = self._stream(instruction, path)
+        _check_time(instruction.time, layout[0], f"{path}.time")
+        return layout
+
+    def _stream(self, instruction: OwnRows | ScreenRows, path: str) -> Layout:
+        """The layout of a stream that goes through a block and is one after it."""
+        layout = self.input(instruction.input, f"{path}.input")
+        if instruction.input not in self._streams:
+            what = f"expected the number of a scan, found {instruction.input}"
+            _refuse(f"{path}.input", what)
+        self._streams.add(instruction.block)
         return layout
 
     def order(self, instruction: OrderRows, path: str) -> Layout:
@@ -234,6 +281,7 @@ _LAYOUTS: dict[type[Any], Callable[[_CheckedBlocks, Any, str], Layout]] = {
     ProjectColumns: _CheckedBlocks.project,
     UnionRows: _CheckedBlocks.union,
     OwnRows: _CheckedBlocks.own,
+    ScreenRows: _CheckedBlocks.screen,
 }
 """For each instruction, the method that checks it and returns the layout of its output."""
 

@@ -46,12 +46,12 @@ def shown(found: Any) -> str:
 class Encoder:
     """Tables of types, constants and expressions that grow while a program is encoded.
 
-    Equal entries have one index. Without ``for_people`` the fields for people are left out, so that
-    programs which differ in those alone are encoded alike.
+    Equal entries have one index. With ``identity`` the fields for people and those of the placement
+    are left out, so that programs which differ in those alone are encoded alike.
     """
 
-    def __init__(self, expressions: Union, for_people: bool) -> None:
-        self.for_people = for_people
+    def __init__(self, expressions: Union, identity: bool) -> None:
+        self.identity = identity
         self.tables: dict[str, list[Any]] = {"types": [], "constants": [], "expressions": []}
         self._places: dict[tuple[str, str], int] = {}
         self._expressions = expressions
@@ -235,7 +235,7 @@ class Maybe:
 
 @dataclass(frozen=True)
 class Several:
-    """A list, of ``length`` entries if that is given."""
+    """A list, of ``length`` entries if that is given, of ``least`` or more."""
 
     of: Codec
     length: int | None = None
@@ -243,7 +243,8 @@ class Several:
 
     @property
     def meaning(self) -> str:
-        count = "list" if self.length is None else f"list of {self.length}"
+        count = f"list of {self.least} or more" if self.least else "list"
+        count = count if self.length is None else f"list of {self.length}"
         return f"{count}: {self.of.meaning}"
 
     def encode(self, value: Any, encoder: Encoder) -> Any:
@@ -355,7 +356,7 @@ class Columns:
 
     def encode(self, value: Any, encoder: Encoder) -> Any:
         types = [TypeIndex().encode(one.type, encoder) for one in value]
-        if not self.named and not encoder.for_people:
+        if not self.named and encoder.identity:
             return [{"type": kind} for kind in types]
         return [{"name": n, "type": k} for n, k in zip(value.names, types, strict=True)]
 
@@ -389,13 +390,21 @@ def _encodes(name: str) -> bool:
 class Field:
     """A field of a record: its name there and here, its codec, what it means.
 
-    ``for_people``: left out of the digest, since nothing that the program does depends on it.
+    Two kinds of fields are left out of the digest, since neither rows nor state depend on them:
+    those ``for_people``, on which nothing depends, and those of the ``placement``, by which an
+    engine places the blocks.
     """
 
     name: str
     codec: Codec
     meaning: str
     for_people: bool = False
+    placement: bool = False
+
+    @property
+    def identifies(self) -> bool:
+        """Whether programs that differ in it are different ones."""
+        return not (self.for_people or self.placement)
 
 
 def check_keys(found: Any, names: Sequence[str], path: str) -> None:
@@ -431,7 +440,7 @@ class Record:
         return {
             one.name: one.codec.encode(parts[one.name], encoder)
             for one in self.fields
-            if encoder.for_people or not one.for_people
+            if one.identifies or not encoder.identity
         }
 
     def decode(self, found: Any, decoder: Decoder, path: str, kind: bool = False) -> Any:

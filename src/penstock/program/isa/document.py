@@ -16,6 +16,7 @@ from penstock.program.isa.table import (
     EXPRESSIONS,
     FLOW,
     INSTRUCTIONS,
+    JOIN_STEP,
     KEY,
     OUTPUT,
     SENT,
@@ -41,9 +42,11 @@ checkpoints, saved engines and jobs on Spark hold programs in this form: the SQL
 - Types, constants and expressions stand in three tables, `types`, `constants` and `expressions`.
   Everything else refers to their entries by index. An expression refers to expressions that stand
   before it, so that there is no limit to its depth, and equal ones stand there once.
-- Fields that are marked *for people* (the SQL, reasons, aliases) go along and mean nothing.
-  `Program.digest`, a SHA-256 over the canonical JSON without them, identifies a program: two
-  spellings of a query have the same digest.
+- Fields that are marked *for people* (the SQL, reasons, aliases) go along and mean nothing. Those
+  marked *placement* say how cores are to share the query, as far as it was asked for, so that
+  `engine.install(program)` starts it with the same flow; `program.placed()` is the same query
+  without them, for another engine. `Program.digest`, a SHA-256 over the canonical JSON without
+  both, identifies a program: two spellings of a query, and any number of cores, have the same.
 - What is no program is refused with a `ProgramError` that names the field, as in
   `instructions[2].condition: expected an index below 7, found 9`.
 
@@ -76,7 +79,7 @@ def _sections() -> Iterator[str]:
     yield from _union("Windows of joins", "Times are in ticks of the query's clock.", WINDOW)
     yield from _union("Windows of aggregates", "Times are in ticks.", AGGREGATE_WINDOW)
     yield "## Other objects\n"
-    for record in (STREAM, TIME, OUTPUT, KEY, CALL, SORT_KEY, FLOW):
+    for record in (STREAM, TIME, OUTPUT, KEY, CALL, SORT_KEY, JOIN_STEP, FLOW):
         yield from _record(record)
     yield "## Operations\n\nWhat a call takes and gives.\n"
     yield "| operation | takes |\n| --- | --- |"
@@ -97,8 +100,8 @@ def _record(record: Record) -> Iterator[str]:
         return
     yield "| field | JSON | meaning |\n| --- | --- | --- |"
     for one in record.fields:
-        people = " *(for people)*" if one.for_people else ""
-        yield f"| `{one.name}` | {one.codec.meaning} | {one.meaning}{people} |"
+        mark = " *(for people)*" if one.for_people else " *(placement)*" if one.placement else ""
+        yield f"| `{one.name}` | {one.codec.meaning} | {one.meaning}{mark} |"
     yield ""
 
 

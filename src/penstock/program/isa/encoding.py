@@ -31,14 +31,14 @@ from penstock.program.isa.table import EXPRESSIONS, SENT
 from penstock.sql.expressions import Call, Expression, children
 from penstock.version import VERSION
 
-FORMAT = 1
+FORMAT = 2
 """The version of the encoding; a program of another one is refused."""
 TABLES = ("types", "constants", "expressions")
 
 
-def encode(sent: Program | Instruction, for_people: bool = True) -> dict[str, Any]:
-    """A program or an instruction as a JSON object."""
-    encoder = Encoder(EXPRESSIONS, for_people)
+def encode(sent: Program | Instruction, identity: bool = False) -> dict[str, Any]:
+    """A program or an instruction as a JSON object; ``identity``: without words and placement."""
+    encoder = Encoder(EXPRESSIONS, identity)
     fields = SENT.encode(sent, encoder)
     return {"format": FORMAT, **encoder.tables, **fields}
 
@@ -124,8 +124,8 @@ def as_program(sent: Program | Instruction) -> Program:
 
 
 def digest(program: Program) -> str:
-    """The identity of a program: another spelling of the same query has the same."""
-    return hashlib.sha256(canonical(encode(program, for_people=False)).encode()).hexdigest()
+    """The identity of a program: the same query spelt or placed otherwise has the same."""
+    return hashlib.sha256(canonical(encode(program, identity=True)).encode()).hexdigest()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.program.choose.flow import ANY_FLOW, FlowChoice
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.streams.schema import Stream
 
 
@@ -39,7 +39,8 @@ class Install:
     """Start a query, with empty windows.
 
     ``order`` overrides its EMIT ORDER, ``kernel`` the choice of its joins' or aggregates' kernel,
-    ``flow`` how cores share joins; all of it holds for later changes too.
+    ``flow`` how cores share joins; all of it holds for later changes too. A program has its flow,
+    so that ``flow`` is of SQL alone: given with a program, it goes into that.
     """
 
     query: str
@@ -47,6 +48,17 @@ class Install:
     order: str | None = None
     kernel: str | None = None
     flow: FlowChoice = ANY_FLOW
+
+    def __post_init__(self) -> None:
+        if isinstance(self.program, Program) and self.flow != ANY_FLOW:
+            placed = self.program.placed(self.flow.over(self.program.flow))
+            object.__setattr__(self, "program", placed)
+            object.__setattr__(self, "flow", ANY_FLOW)
+
+    @property
+    def asked_flow(self) -> FlowChoice:
+        """The flow that is asked for."""
+        return self.program.flow if isinstance(self.program, Program) else self.flow
 
     @property
     def text(self) -> str:

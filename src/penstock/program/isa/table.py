@@ -7,7 +7,6 @@ instruction is an entry here.
 from __future__ import annotations
 
 from penstock.program.choose.aggregate_kernel import AGGREGATE_KERNELS
-from penstock.program.choose.flow import ADMISSIONS, FLOWS, FlowChoice
 from penstock.program.choose.join_kernel import KERNELS
 from penstock.program.isa.block_instructions import (
     AggregateRows,
@@ -17,6 +16,7 @@ from penstock.program.isa.block_instructions import (
     Program,
     ProjectColumns,
     ScanStream,
+    ScreenRows,
     SelectRows,
     UnionRows,
 )
@@ -39,11 +39,21 @@ from penstock.program.isa.codecs import (
     Union,
     Whole,
 )
+from penstock.program.isa.flow import ADMISSIONS, DESIGNS, FLOWS, FlowChoice
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.program.isa.operations import OPERATIONS
 from penstock.sql.expressions import Call as ExpressionCall
 from penstock.sql.expressions import Cast, Column, Literal
-from penstock.sql.plan import CALLS, JOIN_KINDS, ORDERS, Argument, Call, Output, SortKey
+from penstock.sql.plan import (
+    CALLS,
+    JOIN_KINDS,
+    ORDERS,
+    Argument,
+    Call,
+    JoinStep,
+    Output,
+    SortKey,
+)
 from penstock.streams.schema import Stream
 from penstock.streams.windows import (
     Range,
@@ -66,7 +76,7 @@ EXPRESSIONS = Union(
             "column",
             Column,
             (
-                Field("side", COUNT, "0 for the left or only input, 1 for the right one"),
+                Field("side", COUNT, "the number of the input, from 0 in the order of FROM"),
                 Field("index", COUNT, "which column of that input"),
                 Field("type", TypeIndex(), "its type"),
                 Field("name", Text(), "its name", for_people=True),
@@ -231,6 +241,16 @@ CALL = Record(
     "An aggregate of the rows of a group.",
 )
 
+JOIN_STEP = Record(
+    "join step",
+    JoinStep,
+    (
+        Field("kind", OneOf(JOIN_KINDS), "which rows there are"),
+        Field("on", EXPRESSION, "the condition, over the inputs up to its own"),
+    ),
+    "A join of the combinations of all inputs before it with one more input.",
+)
+
 _BLOCK = Field("block", BLOCK, "the number of the block that it is for")
 _INPUT = Field("input", BLOCK, "the number of the block whose rows it reads")
 _REASON = Field("reason", Text(), "why that kernel", for_people=True)
@@ -250,22 +270,37 @@ INSTRUCTIONS = Union(
             JoinStreams,
             (
                 _BLOCK,
-                Field("inputs", Several(BLOCK, 2), "the numbers of the blocks that it reads"),
-                Field("streams", Several(Text(), 2), "the names of the inputs"),
-                Field("schemas", Several(Columns(), 2), "the columns of the inputs"),
-                Field("windows", Several(WINDOW, 2), "the windows of the inputs"),
-                Field("times", Several(Maybe(Nested(TIME)), 2), "their time attributes, if needed"),
+                Field("inputs", Several(BLOCK, least=2), "the numbers of the blocks that it reads"),
+                Field("streams", Several(Text(), least=2), "the names of the inputs"),
+                Field("schemas", Several(Columns(), least=2), "the columns of the inputs"),
+                Field("windows", Several(WINDOW, least=2), "the windows of the inputs"),
+                Field(
+                    "times",
+                    Several(Maybe(Nested(TIME)), least=2),
+                    "their time attributes, if needed",
+                ),
                 Field("kind", OneOf(JOIN_KINDS), "which rows there are"),
-                Field("filters", Several(EXPRESSION, 2), "what a tuple of each input must satisfy"),
+                Field(
+                    "filters",
+                    Several(EXPRESSION, least=2),
+                    "what a tuple of each input must satisfy",
+                ),
                 Field("compiled", EXPRESSION, "the condition on pairs that kernels evaluate"),
                 Field("residual", EXPRESSION, "the condition on the pairs that are left"),
-                Field("columns", Several(_NUMBERS, 2), "the columns of each input that are read"),
+                Field(
+                    "columns", Several(_NUMBERS, least=2), "the columns of each input that are read"
+                ),
                 Field("float_clock", Truth(), "whether ticks are floats"),
                 Field("kernel", OneOf(KERNELS), "how partners are found"),
                 Field("kernel_is_forced", Truth(), "whether that kernel was asked for"),
                 _REASON,
+                Field(
+                    "steps",
+                    Several(Nested(JOIN_STEP)),
+                    "the joins of a tree after its inner join, one for each of the last inputs",
+                ),
             ),
-            "Join two inputs.",
+            "Join two or more inputs.",
         ),
         Record(
             "aggregate",
@@ -334,26 +369,24 @@ INSTRUCTIONS = Union(
             "Let rows go through a block of the user's own.",
         ),
         Record(
+            "screen",
+            ScreenRows,
+            (
+                _BLOCK,
+                _INPUT,
+                Field("stream", Text(), "the name of the rows"),
+                Field("time", Maybe(Nested(TIME)), "their time attribute; null: none is needed"),
+                Field("float_clock", Truth(), "whether ticks are floats"),
+            ),
+            "Set aside the rows of a user's own block whose time windows cannot use.",
+        ),
+        Record(
             "union",
             UnionRows,
             (_BLOCK, Field("inputs", Several(BLOCK, least=1), "the blocks whose rows it reads")),
             "Put the rows of several inputs into one.",
         ),
     ),
-)
-
-PROGRAM = Record(
-    "program",
-    Program,
-    (
-        Field("instructions", Several(INSTRUCTIONS, least=1), "what the blocks are told, in order"),
-        Field("schema", Columns(), "the columns of the result"),
-        Field("order", OneOf(ORDERS), "the order of the rows (EMIT ORDER)"),
-        Field("precision", Whole(1), "how exact that order is (PRECISION)"),
-        Field("text", Text(), "the SQL", for_people=True),
-    ),
-    "A query, compiled.",
-    check=check_program,
 )
 
 FLOW = Record(
@@ -365,8 +398,24 @@ FLOW = Record(
         Field("branching", Maybe(Whole(2)), "how many branches a node of its tree has"),
         Field("precision", Maybe(Whole(1)), "the precision of the order"),
         Field("admission", Maybe(OneOf(ADMISSIONS)), "what happens to input when output is full"),
+        Field("design", Maybe(OneOf(DESIGNS)), "the design of joins of three and more streams"),
     ),
     "How cores share joins, as far as it was asked for; null: the engine decides.",
+)
+
+PROGRAM = Record(
+    "program",
+    Program,
+    (
+        Field("instructions", Several(INSTRUCTIONS, least=1), "what the blocks are told, in order"),
+        Field("schema", Columns(), "the columns of the result"),
+        Field("order", OneOf(ORDERS), "the order of the rows (EMIT ORDER)"),
+        Field("precision", Whole(1), "how exact that order is (PRECISION)"),
+        Field("flow", Nested(FLOW), "how cores are to share it", placement=True),
+        Field("text", Text(), "the SQL", for_people=True),
+    ),
+    "A query, compiled.",
+    check=check_program,
 )
 
 _NAME = Field("query", Text(), "the name of the query or derived stream")
@@ -396,7 +445,6 @@ SENT = Union(
                 _PROGRAM,
                 Field("order", Maybe(OneOf(ORDERS)), "the order that was asked for"),
                 Field("kernel", Maybe(OneOf(ALL_KERNELS)), "the kernel that was asked for"),
-                Field("flow", Nested(FLOW), "the flow that was asked for"),
             ),
             "Start a query, with empty windows. What was asked for holds for changes too.",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
@@ -17,7 +18,7 @@ from penstock.sql.bind.window_examples import join_examples, step_of
 from penstock.sql.parse.dialect import Span, span
 from penstock.sql.parse.literals import MONTHS, UNITS_PER_SECOND, seconds
 from penstock.sql.parse.syntax import Quantity, StreamReference, WindowClause
-from penstock.sql.plan import Scan
+from penstock.sql.plan import Scan, Through
 from penstock.streams.schema import TIME_TYPES, Stream, is_time_type, type_name
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 
@@ -26,11 +27,15 @@ MOST_ROWS = 2**62
 
 @dataclass(frozen=True)
 class Side:
-    """A stream of FROM with its window clause, and the query's text."""
+    """A stream of FROM with its window clause, and the query's text.
+
+    ``through`` is the block of the user's own that the stream is the rows of, if it is.
+    """
 
     source: str
     reference: StreamReference
     stream: Stream
+    through: Through | None = None
 
     @property
     def clause(self) -> WindowClause | None:
@@ -43,6 +48,10 @@ class Side:
     def text(self, at: Span) -> str:
         """The text at this place."""
         return self.source[at[0] : at[1]]
+
+    def scan(self, window: Window | None = None, time: TimeAttribute | None = None) -> Scan:
+        """The scan of the stream, with its window and its time attribute."""
+        return Scan(self.stream, self.reference.alias.text, window, time, self.through)
 
     @property
     def has_range(self) -> bool:
@@ -71,7 +80,7 @@ class Clock:
 def bind_scan(side: Side, order_column: str | None) -> Scan:
     """Bind a stream that is not joined: its window clause must be valid, and has no effect."""
     if side.clause is None:
-        return Scan(side.stream, side.reference.alias.text)
+        return side.scan()
     if side.clause.slide is not None:
         raise side.fail(
             side.clause.at,
@@ -81,18 +90,17 @@ def bind_scan(side: Side, order_column: str | None) -> Scan:
     check_clause(side)
     window: Window
     if side.has_range:
-        column = time_column(side, None, order_column)
+        column = time_column(side, (), order_column)
         window = range_window(side, column, clock_of(((side, column),)))
     else:
         window = plain_window(side)
-    return Scan(side.stream, side.reference.alias.text, window)
+    return side.scan(window)
 
 
 def bind_join_scans(
-    left: Side, right: Side, catalog: Catalog, order_column: str | None
-) -> tuple[Scan, Scan, bool]:
-    """Bind both sides of a join; also returns whether their clock has float ticks."""
-    sides = (left, right)
+    sides: Sequence[Side], catalog: Catalog, order_column: str | None
+) -> tuple[tuple[Scan, ...], bool]:
+    """Bind the inputs of a join; also returns whether their clock has float ticks."""
     for side in sides:
         if side.clause is not None and side.clause.slide is not None:
             raise side.fail(
@@ -101,13 +109,12 @@ def bind_join_scans(
                 AGGREGATED_JOIN,
             )
         check_clause(side)
-    if not (left.has_range or right.has_range):
-        return (
-            Scan(left.stream, left.reference.alias.text, joined_window(left, catalog)),
-            Scan(right.stream, right.reference.alias.text, joined_window(right, catalog)),
-            False,
-        )
-    columns = (time_column(left, right, order_column), time_column(right, left, order_column))
+    if not any(side.has_range for side in sides):
+        return tuple(side.scan(joined_window(side, catalog)) for side in sides), False
+    columns = [
+        time_column(side, [other for other in sides if other is not side], order_column)
+        for side in sides
+    ]
     clock = clock_of(tuple(zip(sides, columns, strict=True)))
     scans = []
     for side, column in zip(sides, columns, strict=True):
@@ -118,8 +125,8 @@ def bind_join_scans(
             else joined_window(side, catalog, field.name)
         )
         time = TimeAttribute(column, field.name, factor(field.type, clock))
-        scans.append(Scan(side.stream, side.reference.alias.text, window, time))
-    return scans[0], scans[1], not clock.per_unit
+        scans.append(side.scan(window, time))
+    return tuple(scans), not clock.per_unit
 
 
 def check_clause(side: Side) -> None:
@@ -229,17 +236,19 @@ def joined_window(side: Side, catalog: Catalog, time: str | None = None) -> Wind
 
 
 def time_column(
-    side: Side, other: Side | None, order_column: str | None, types: str = TIME_TYPES
+    side: Side, others: Sequence[Side], order_column: str | None, types: str = TIME_TYPES
 ) -> int:
     """The column with the time of the side's tuples.
 
-    It is its own WATTR; else its declared time attribute; else its column with the name of the
-    other side's WATTR; else the order column. ``types`` describes the types that a time can have.
+    It is its own WATTR; else its declared time attribute; else its column with the name of another
+    side's WATTR, the first in FROM; else the order column. ``types`` describes the types that a
+    time can have.
     """
     own = side.clause.attribute if side.clause else None
     candidates = [own.text if own else None, side.stream.time]
-    if other and other.clause and other.clause.attribute:
-        candidates.append(other.clause.attribute.text)
+    candidates += [
+        other.clause.attribute.text for other in others if other.clause and other.clause.attribute
+    ]
     candidates.append(order_column)
     for name in candidates:
         index = side.stream.index_of(name) if name is not None else None
@@ -318,17 +327,18 @@ def lengths(side: Side) -> list[Quantity]:
 
 
 def check_comparable(sides: tuple[tuple[Side, int], ...], kinds: list[pa.DataType]) -> None:
-    """Refuse times of different kinds on the two sides."""
-    families = {
+    """Refuse times of different kinds."""
+    families = [
         ("zoned" if zone_of(kind) else "time") if is_time(kind) else "number" for kind in kinds
-    }
-    if len(families) > 1:
-        (left, _), (right, _) = sides
+    ]
+    odd = next((i for i, family in enumerate(families) if family != families[0]), None)
+    if odd is not None:
+        (left, _), (right, _) = sides[0], sides[odd]
         names = [f"{s.stream.name}.{s.stream.schema.field(c).name}" for s, c in sides]
         raise right.fail(
             attribute_place(right if right.clause else left),
             f"cannot compare the time attributes {names[0]} ({type_name(kinds[0])}) and "
-            f"{names[1]} ({type_name(kinds[1])})",
+            f"{names[odd]} ({type_name(kinds[odd])})",
             "Derive a stream that casts one of them: CREATE STREAM t AS SELECT CAST(...) ....",
         )
     scale = max(scale_of(kind) for kind in kinds)

@@ -90,4 +90,4 @@ def scans(select: Select) -> tuple[Scan, ...]:
     source = select.source
     if isinstance(source, Aggregate):
         source = source.source
-    return (source,) if isinstance(source, Scan) else (source.left, source.right)
+    return (source,) if isinstance(source, Scan) else source.inputs

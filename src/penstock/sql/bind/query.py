@@ -13,18 +13,26 @@ from penstock.sql.bind.coercion import Argument as Operand
 from penstock.sql.bind.coercion import TypeProblem, unify
 from penstock.sql.bind.expression import bind_condition, bind_expression
 from penstock.sql.bind.join_window import Side, bind_join_scans, bind_scan
+from penstock.sql.bind.multiway import check_kinds, check_linked, check_number
 from penstock.sql.bind.order_by import bind_sort, bind_union_sort, check_end
 from penstock.sql.bind.scope import AGGREGATED_JOIN, Input, Scope
 from penstock.sql.bind.select_list import bind_items
 from penstock.sql.bind.sliding_window import Windows, bind_sliding
-from penstock.sql.expressions import TRUE, Column, Expression, Literal
+from penstock.sql.expressions import TRUE, Column, Expression, Literal, conjunction, conjuncts
 from penstock.sql.own_blocks import registered
 from penstock.sql.parse.parser import too_deep
 from penstock.sql.parse.statements import QueryText
-from penstock.sql.parse.syntax import JoinClause, SelectClause, SortItem, StreamReference
+from penstock.sql.parse.syntax import (
+    JoinClause,
+    SelectClause,
+    SortItem,
+    StreamReference,
+    ThroughClause,
+)
 from penstock.sql.plan import (
     Argument,
     Join,
+    JoinStep,
     Output,
     Plan,
     Scan,
@@ -33,6 +41,9 @@ from penstock.sql.plan import (
     Through,
     Union,
 )
+
+ONE_SIDED = ("semi", "anti")
+"""The kinds of join that give out columns of their left side alone."""
 
 
 def bind(query: QueryText, catalog: Catalog, *, order_column: str | None = None) -> Plan:
@@ -65,9 +76,12 @@ def bind_body(
     clauses = query.ast.selects
     if len(clauses) == 1:
         select, sort = binder.select(clauses[0], query.ast.sort)
+        check_linked(select, clauses[0], query.source)
         check_end(query, (select,))
         return select, sort
     selects = [binder.select(clause)[0] for clause in clauses]
+    for select, clause in zip(selects, clauses, strict=True):
+        check_linked(select, clause, query.source)
     check_end(query, selects)
     union = Union(unify_branches(selects, query))
     return union, bind_union_sort(query, union.branches[0].columns)
@@ -109,13 +123,11 @@ class Binder:
     def source(self, clause: SelectClause) -> tuple[Scan | Join, Scope]:
         """Bind FROM; returns the source and its scope."""
         left = find_stream(clause.left, self.query.source, self.catalog)
-        if clause.join is None:
-            scan = bind_scan(left, self.order_column)
-            return replace(scan, through=bind_through(left)), lone_scope(left)
-        refuse_through(left, "a join")
-        refuse_through(find_stream(clause.join.right, self.query.source, self.catalog), "a join")
-        right = find_stream(clause.join.right, self.query.source, self.catalog)
-        return bind_join(clause.join, left, right, self.catalog, self.order_column)
+        if not clause.joins:
+            return bind_scan(left, self.order_column), lone_scope(left)
+        sides = [left]
+        sides += [find_stream(j.right, self.query.source, self.catalog) for j in clause.joins]
+        return bind_join(clause.joins, sides, self.catalog, self.order_column)
 
     def grouped(self, clause: SelectClause) -> GroupedSource:
         """Bind FROM for an aggregate."""
@@ -123,18 +135,16 @@ class Binder:
         empty = self.query.ast.emit.empty
         clause_text = "GROUP BY" if clause.group else "an aggregate"
         clause_text = clause_text if clause.distinct is None else "SELECT DISTINCT"
-        if clause.join is None:
-            refuse_through(left, clause_text)
+        if not clause.joins:
             windows = bind_sliding(left, self.order_column, clause_text)
-            scan = Scan(left.stream, left.reference.alias.text)
-            return GroupedSource(scan, windows, lone_scope(left), empty)
+            return GroupedSource(left.scan(), windows, lone_scope(left), empty)
         join, scope = self.source(clause)
         assert isinstance(join, Join)
-        for scan in (join.left, join.right):
+        for scan in join.inputs:
             if not scan.stream.bounded:
                 raise SqlError.at(
                     self.query.source,
-                    *clause.join.at,
+                    *clause.joins[0].at,
                     f"{clause_text} over a join of stream {scan.stream.name}, which has no end",
                     AGGREGATED_JOIN,
                 )
@@ -147,7 +157,10 @@ def lone_scope(side: Side) -> Scope:
 
 
 def find_stream(reference: StreamReference, source: str, catalog: Catalog) -> Side:
-    """The stream that FROM names, or an error."""
+    """The stream that FROM names, or an error.
+
+    The rows of a block of the user's own are a derived stream, named as it is written.
+    """
     stream = catalog.get(reference.stream.text)
     if stream is None:
         name = reference.stream.text
@@ -159,16 +172,15 @@ def find_stream(reference: StreamReference, source: str, catalog: Catalog) -> Si
             else f"Create it first: CREATE STREAM {name} (column type, ...)."
         )
         raise SqlError.at(source, *reference.stream.at, f"unknown stream '{name}'", remedy)
-    return Side(source, reference, stream)
+    side = Side(source, reference, stream)
+    if reference.through is None:
+        return side
+    through = bind_through(side, reference.through)
+    return replace(side, stream=replace(stream, name=str(through), derived=True), through=through)
 
 
-def bind_through(side: Side) -> Through | None:
-    """The block of the user's own that a stream goes through, if FROM names one."""
-    clause = side.reference.through
-    if clause is None:
-        return None
-    if side.clause is not None:
-        refuse_through(side, "a window")
+def bind_through(side: Side, clause: ThroughClause) -> Through:
+    """The block of the user's own that a stream goes through."""
     block = registered(clause.block.text)
     assert block is not None
     usage = f"{block.name}({', '.join(('R', *(f'{p} => ...' for p in block.parameters)))})"
@@ -192,44 +204,60 @@ def bind_through(side: Side) -> Through | None:
             clause.at, f"{block.name} lacks the argument {missing[0]}", f"Write {usage}."
         )
     arguments = tuple(given[name] for name in block.parameters)
-    return Through(block.name, block.implementation, arguments)
-
-
-def refuse_through(side: Side, what: str) -> None:
-    """A block of the user's own stands in FROM alone; its rows can be named."""
-    clause = side.reference.through
-    if clause is not None:
-        text = " ".join(side.source[slice(*clause.at)].split())
-        raise side.fail(
-            clause.at,
-            f"{what} over {clause.block.text}(...) is not supported",
-            f"Name its rows first, CREATE STREAM d AS SELECT * FROM {text}; and read d.",
-        )
+    return Through(side.stream, block.name, block.implementation, arguments)
 
 
 def bind_join(
-    clause: JoinClause, left: Side, right: Side, catalog: Catalog, order_column: str | None
+    clauses: Sequence[JoinClause], sides: Sequence[Side], catalog: Catalog, order_column: str | None
 ) -> tuple[Join, Scope]:
-    """Bind the join; returns it with the scope of SELECT and WHERE."""
-    names = (left.reference.alias, right.reference.alias)
-    if names[0].text.lower() == names[1].text.lower():
-        raise SqlError.at(
-            left.source,
-            *names[1].at,
-            f"both streams are named {names[1].text}",
-            f"Give one of them another name: {right.stream.name} [...] AS other.",
-        )
-    first, second, float_clock = bind_join_scans(left, right, catalog, order_column)
-    inputs = (
-        Input(names[0].text, left.stream, 0, joined=True),
-        Input(names[1].text, right.stream, 1, joined=True),
+    """Bind a join of two or more streams; returns it with the scope of SELECT and WHERE.
+
+    ON names the streams up to its own, but no right side of a semi or anti join before it. The
+    conditions of the first joins, as long as they are inner, together are one predicate.
+    """
+    source = sides[0].source
+    check_number(clauses, source)
+    check_aliases(sides)
+    scans, float_clock = bind_join_scans(sides, catalog, order_column)
+    check_kinds(clauses, scans, sides[0].reference, source)
+    kinds = ["inner" if clause.kind == "cross" else clause.kind for clause in clauses]
+    inputs = tuple(
+        Input(side.reference.alias.text, side.stream, number, joined=True)
+        for number, side in enumerate(sides)
     )
-    both = Scope(left.source, inputs)
-    on = TRUE if clause.on is None else bind_condition(clause.on, replace(both, clause="in ON"))
-    kind = "inner" if clause.kind == "cross" else clause.kind
-    one_sided = kind in ("semi", "anti")
-    scope = Scope(left.source, inputs[:1], inputs[1:]) if one_sided else both
-    return Join(kind, first, second, on, float_clock), scope
+    hidden = tuple(one for one, kind in zip(inputs[1:], kinds, strict=True) if kind in ONE_SIDED)
+    conditions: list[Expression] = []
+    for clause, right in zip(clauses, inputs[1:], strict=True):
+        named = tuple(one for one in inputs[: right.side] if one not in hidden)
+        gone = tuple(one for one in hidden if one.side < right.side)
+        later = inputs[right.side + 1 :]
+        scope = Scope(source, (*named, right), gone, later, clause="in ON")
+        conditions.append(TRUE if clause.on is None else bind_condition(clause.on, scope))
+    scope = Scope(source, tuple(one for one in inputs if one not in hidden), hidden)
+    if len(kinds) == 1:
+        return Join(kinds[0], scans, conditions[0], float_clock), scope
+    inner = next((i for i, kind in enumerate(kinds) if kind != "inner"), len(kinds))
+    written = [one for one in conditions[:inner] if one != TRUE]
+    on = conjunction(tuple(term for one in written for term in conjuncts(one)))
+    steps = tuple(map(JoinStep, kinds[inner:], conditions[inner:]))
+    return Join(
+        "inner", scans, on if len(written) != 1 else written[0], float_clock, steps=steps
+    ), scope
+
+
+def check_aliases(sides: Sequence[Side]) -> None:
+    """Refuse two streams of one name."""
+    known: set[str] = set()
+    for side in sides:
+        name = side.reference.alias
+        if name.text.lower() in known:
+            raise SqlError.at(
+                side.source,
+                *name.at,
+                f"{'both' if len(sides) == 2 else 'two'} streams are named {name.text}",
+                f"Give one of them another name: {side.stream.name} [...] AS other.",
+            )
+        known.add(name.text.lower())
 
 
 def unify_branches(selects: list[Select], query: QueryText) -> tuple[Select, ...]:

@@ -19,7 +19,7 @@ Names = Mapping[str, tuple[Expression, ...]]
 """Meanings of names without a stream, by the name in lower case; a name with several is ambiguous.
 """
 
-RESULTS = 2
+RESULTS = -1
 """The side of columns that are aggregates, or borders of a window (numbered -2 and -1)."""
 
 NO_PARAMETERS = "Write the value itself into the text, a string in quotes: 'text'."
@@ -68,7 +68,8 @@ class Scope:
     """The inputs that can be named at some place of the query.
 
     ``hidden`` are inputs that cannot be named there: the right side of a semi or anti join, outside
-    ON. ``first`` are names that take precedence over the columns of the inputs, ``last`` those that
+    its own ON. ``later`` are those that stand to the right of an ON, which it cannot name.
+    ``first`` are names that take precedence over the columns of the inputs, ``last`` those that
     come after them. ``aggregate`` binds an aggregate, if one is allowed; otherwise ``clause`` is
     the key of the place in :data:`NO_AGGREGATE`. ``windowed``: the query has sliding windows.
     ``named`` are names of the select list, in lower case, which cannot be used there.
@@ -77,6 +78,7 @@ class Scope:
     source: str
     inputs: tuple[Input, ...]
     hidden: tuple[Input, ...] = ()
+    later: tuple[Input, ...] = ()
     first: Names = field(default_factory=dict)
     last: Names = field(default_factory=dict)
     aggregate: Callable[[exp.Expr], Expression] | None = None
@@ -100,14 +102,22 @@ class Scope:
                 return candidate
         for candidate in self.hidden:
             if candidate.alias.lower() == alias.lower():
+                own = "its own " if self.clause == "in ON" else ""
                 raise self.fail(
                     at,
-                    f"{candidate.alias} can be named in ON only",
+                    f"{candidate.alias} can be named in {own}ON only",
                     "A semi or anti join gives out columns of its left stream alone; write JOIN "
                     "for columns of both.",
                 )
+        for candidate in self.later:
+            if candidate.alias.lower() == alias.lower():
+                raise self.fail(
+                    at,
+                    f"{candidate.alias} is joined further right, and this ON cannot name it yet",
+                    f"Write the condition in the ON of {candidate.alias}, or in WHERE.",
+                )
         names = " or ".join(candidate.alias for candidate in self.inputs)
-        raise self.fail(at, f"unknown stream '{alias}'", f"Write {names}.")
+        raise self.fail(at, f"FROM has no stream or alias '{alias}'", f"Write {names}.")
 
     def resolve(self, node: exp.Column) -> Expression:
         """The column that ``x`` or ``r.x`` names, or the item of the select list with that name."""
@@ -173,7 +183,7 @@ class Scope:
             )
         if name.startswith("$"):
             return self.fail(at, f"the parameter {name} is not supported", NO_PARAMETERS)
-        for candidate in self.hidden if inputs == self.inputs else ():
+        for candidate in (*self.hidden, *self.later) if inputs == self.inputs else ():
             if candidate.stream.index_of(name) is not None:
                 self.input_named(candidate.alias, at)
         names = [

@@ -139,7 +139,7 @@ SLIDING_TIME_TYPES = (
 
 def window_attribute(side: Side, order_column: str | None) -> int:
     """The column of the window's times; its type must be exact."""
-    column = time_column(side, None, order_column, SLIDING_TIME_TYPES)
+    column = time_column(side, (), order_column, SLIDING_TIME_TYPES)
     check_exact(side, column, "windows that slide need exact borders")
     return column
 

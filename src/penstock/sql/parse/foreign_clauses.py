@@ -318,7 +318,7 @@ class Foreign(Clauses):
             self.fail(
                 f"the function {word} in FROM is not supported",
                 "Read a stream by its name; push to it, or give it files: penstock run --stream "
-                "R=FILE.",
+                "R=FILE. A block of your own is registered first: ps.register_block(name, Block).",
             )
         read = [name for name, upper in zip(names, words, strict=True) if upper not in _TABLE_WORDS]
         stream = read[0] if read else "R"
@@ -334,7 +334,13 @@ class Foreign(Clauses):
         )
 
     def no_table_query(self) -> NoReturn:
-        """Refuse a sub-query in FROM."""
+        """Refuse a sub-query in FROM, or a join in parentheses."""
+        if self._next.token_type != TokenType.SELECT and self._next.text.upper() != "WITH":
+            self.fail(
+                "parentheses around a part of FROM are not supported",
+                "Write the streams one after the other, FROM A ... JOIN B ... ON ... JOIN C ... ON "
+                "...: joins are read from left to right.",
+            )
         name, text = self.named_query()
         self.fail(
             "a sub-query is not supported",
@@ -539,7 +545,7 @@ class Foreign(Clauses):
             found = self.select()
             ended = not self._curr or self._match(TokenType.R_PAREN, advance=False)
             aggregates = any(has_aggregate(item.value) for item in found.items)
-            plain = not (found.join or found.group or found.having or aggregates)
+            plain = not (found.joins or found.group or found.having or aggregates)
             return found if ended and plain else None
         except SqlError:
             return None

@@ -85,7 +85,7 @@ class Queries(Foreign):
         return self.select()
 
     def select(self) -> SelectClause:
-        """Read ``SELECT [DISTINCT] items FROM stream [join] [WHERE …] [GROUP BY …] [HAVING …]``."""
+        """Read ``SELECT [DISTINCT] … FROM stream [joins] [WHERE …] [GROUP BY …] [HAVING …]``."""
         start = self._curr.start
         if self._match(TokenType.WITH, advance=False):
             self.no_common_table()
@@ -113,16 +113,10 @@ class Queries(Foreign):
                 "Write FROM and the name of a stream.",
             )
         left = self.reading = self.stream_reference()
-        join = self.join(left)
-        self.joining = join is not None
-        if join and (self._match_set(JOIN_START, advance=False) or self._curr.text == ","):
-            first = self.quotable(left.stream.at[0], self._prev.end + 1) or "... JOIN ..."
-            self.not_supported(
-                "a join of three or more streams",
-                f"Name the first join, CREATE STREAM j AS SELECT ... FROM {first}; and join it, "
-                "FROM j [ROWS 1000] JOIN ..., with the windows you need (none for streams that "
-                "end).",
-            )
+        joins: list[JoinClause] = []
+        while (join := self.join(left)) is not None:
+            joins.append(join)
+        self.joining = bool(joins)
         where = self.required_expression() if self._match(TokenType.WHERE) else None
         if self.stands_here(("GROUP BY", "GROUPING", "SETS")):
             self._advance()
@@ -133,7 +127,7 @@ class Queries(Foreign):
             self.no_set_operation(tuple(items), left)
         self.refuse_modifiers()
         at = self.since(start)
-        return SelectClause(tuple(items), left, join, where, at, group, having, distinct)
+        return SelectClause(tuple(items), left, tuple(joins), where, at, group, having, distinct)
 
     def refuse_modifiers(self) -> None:
         """Refuse the clause that begins here, by its name, if Penstock lacks it."""
@@ -156,7 +150,7 @@ class Queries(Foreign):
         return word.upper() == "EMIT" and self._curr.text.upper() in ("ORDER", "EMPTY")
 
     def stream_reference(self) -> StreamReference:
-        """Read ``stream [window] [AS alias]``, or ``block(stream, …) [AS alias]``."""
+        """Read ``stream [window] [AS alias]``; the stream may be ``block(stream, …)``."""
         is_call = self._next is not None and self._next.token_type == TokenType.L_PAREN
         if is_call and registered(self._curr.text) is not None:
             stream, through = self.through()
@@ -261,7 +255,7 @@ class Queries(Foreign):
 
     def check_on(self, kind: str, on: exp.Expr | None, at: Span) -> None:
         """Refuse a cross join with ON, and any other join without it."""
-        if on is None and kind != "cross" and not self._match_set(JOIN_START, advance=False):
+        if on is None and kind != "cross":
             self.fail(
                 f"{'' if kind == 'inner' else kind.upper() + ' '}JOIN without ON",
                 "Write ON and a condition, or CROSS JOIN for all pairs.",

@@ -59,7 +59,7 @@ class ThroughClause:
 
 @dataclass(frozen=True)
 class StreamReference:
-    """``stream [window] AS alias``, as in FROM, or ``block(stream, …) AS alias``."""
+    """``stream [window] AS alias``, as in FROM, or ``block(stream, …) [window] AS alias``."""
 
     stream: Name
     window: WindowClause | None
@@ -68,8 +68,9 @@ class StreamReference:
 
     @property
     def at(self) -> Span:
-        """From the stream's name to the end of its window clause."""
-        return (self.stream.at[0], self.window.at[1] if self.window else self.stream.at[1])
+        """From the name of the stream or block to the end of its window clause."""
+        start, end = self.stream.at if self.through is None else self.through.at
+        return (start, self.window.at[1] if self.window else end)
 
 
 @dataclass(frozen=True)
@@ -92,19 +93,24 @@ class Item:
 
 @dataclass(frozen=True)
 class SelectClause:
-    """``SELECT items FROM left join WHERE where GROUP BY group HAVING having``.
+    """``SELECT items FROM left joins WHERE where GROUP BY group HAVING having``.
 
     ``distinct`` is the place of DISTINCT, or None.
     """
 
     items: tuple[Item, ...]
     left: StreamReference
-    join: JoinClause | None
+    joins: tuple[JoinClause, ...]
     where: exp.Expr | None
     at: Span
     group: tuple[exp.Expr, ...] = ()
     having: exp.Expr | None = None
     distinct: Span | None = None
+
+    @property
+    def references(self) -> tuple[StreamReference, ...]:
+        """The streams of FROM, in order."""
+        return (self.left, *(join.right for join in self.joins))
 
     @property
     def names(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from penstock.sql.plan import Plan
+from penstock.sql.rules.close_equalities import close_equalities
 from penstock.sql.rules.push_down_projection import push_down_projection
 from penstock.sql.rules.push_down_selection import push_down_selection
 from penstock.sql.rules.split_join_predicate import split_join_predicate
@@ -16,7 +17,12 @@ class Rule(Protocol):
     def __call__(self, plan: Plan) -> Plan: ...
 
 
-RULES: tuple[Rule, ...] = (push_down_selection, split_join_predicate, push_down_projection)
+RULES: tuple[Rule, ...] = (
+    push_down_selection,
+    close_equalities,
+    split_join_predicate,
+    push_down_projection,
+)
 """In order: later rules rely on earlier ones."""
 
 

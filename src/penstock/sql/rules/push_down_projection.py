@@ -12,8 +12,8 @@ from dataclasses import replace
 from penstock.sql.expressions import Column, Expression, rebuild, walk
 from penstock.sql.plan import Aggregate, Call, Join, Output, Plan, Select, SortKey, Union
 
-ReadColumns = tuple[tuple[int, ...], tuple[int, ...]]
-"""The columns of each side that are read."""
+ReadColumns = tuple[tuple[int, ...], ...]
+"""The columns of each input that are read."""
 
 
 def push_down_projection(plan: Plan) -> Plan:
@@ -40,11 +40,11 @@ def _prune(
         return _prune_join(select, source, sort)
     # The condition still reads all columns; the select list and the order read the selected ones.
     above = [c.expression for c in select.columns] + [key.expression for key in sort]
-    read = set(_read(above)[0])
+    read = set(_read(above, 1)[0])
     if is_ordered and isinstance(source, Aggregate) and source.window is not None:
         read.add(source.window_column)
     columns_read = tuple(sorted(read))
-    renumber = _renumbering((columns_read, ()))
+    renumber = _renumbering((columns_read,))
     columns, keys = _renumber_outputs(select.columns, renumber), _renumber_keys(sort, renumber)
     return replace(select, columns=columns, columns_read=columns_read), keys
 
@@ -53,7 +53,7 @@ def _prune_join(
     select: Select, join: Join, sort: tuple[SortKey, ...]
 ) -> tuple[Select, tuple[SortKey, ...]]:
     outputs = [c.expression for c in select.columns]
-    columns = _read([select.where, *outputs, *(key.expression for key in sort)])
+    columns = _read([select.where, *outputs, *(k.expression for k in sort)], len(join.inputs))
     renumber = _renumbering(columns)
     pruned = replace(
         select,
@@ -71,7 +71,8 @@ def _prune_below(aggregate: Aggregate) -> Aggregate:
     keys = [key.expression for key in aggregate.keys]
     conditions = [call.condition for call in aggregate.calls]
     arguments = [call.argument for call in aggregate.calls if call.argument is not None]
-    columns = _read([aggregate.where, *keys, *conditions, *arguments])
+    inputs = len(aggregate.source.inputs)
+    columns = _read([aggregate.where, *keys, *conditions, *arguments], inputs)
     renumber = _renumbering(columns)
 
     def renumbered(call: Call) -> Call:
@@ -87,14 +88,14 @@ def _prune_below(aggregate: Aggregate) -> Aggregate:
     )
 
 
-def _read(expressions: Iterable[Expression]) -> ReadColumns:
-    """The columns of each side that the expressions read."""
-    found: tuple[set[int], set[int]] = (set(), set())
+def _read(expressions: Iterable[Expression], inputs: int) -> ReadColumns:
+    """The columns of each input that the expressions read."""
+    found: list[set[int]] = [set() for _ in range(inputs)]
     for expression in expressions:
         for node in walk(expression):
             if isinstance(node, Column):
                 found[node.side].add(node.index)
-    return tuple(sorted(found[0])), tuple(sorted(found[1]))
+    return tuple(tuple(sorted(columns)) for columns in found)
 
 
 def _renumbering(columns: ReadColumns) -> Callable[[Expression], Expression]:

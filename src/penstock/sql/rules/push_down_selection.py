@@ -1,7 +1,8 @@
 """Move WHERE into an inner join's predicate.
 
 For an inner join, ``ON a WHERE b`` and ``ON a AND b`` are equivalent, also below an aggregate;
-HAVING stays in place. Outer, semi and anti joins keep their WHERE: it applies after padding. The
+HAVING stays in place. Outer, semi and anti joins, and trees with such joins, keep their WHERE: it
+applies after padding, and a change of it applies to combinations that were formed before. The
 contents of windows do not change, because a window holds the stream's tuples whatever the predicate
 is.
 """
@@ -33,7 +34,7 @@ def _push(select: Select) -> Select:
 
 
 def _takes_where(source: Scan | Join) -> TypeGuard[Join]:
-    return isinstance(source, Join) and source.kind == "inner"
+    return isinstance(source, Join) and source.kind == "inner" and not source.steps
 
 
 def _with_where(join: Join, where: Expression) -> Join:

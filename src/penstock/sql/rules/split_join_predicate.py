@@ -7,6 +7,10 @@ are still padded, and a later change of the predicate finds it there.
 A conjunct over both sides is compiled if it consists of AND, OR, NOT and comparisons whose operands
 either depend on one side (then they are evaluated once per tuple, whatever they contain) or are
 sums, differences, products and absolute values of numbers of both. Everything else is residual.
+
+Of a join of more than two inputs, the order in which the inputs are probed decides what a kernel
+can evaluate; the multiway block splits its predicate stage by stage (:func:`compiles`), and those
+of the steps of a tree likewise.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ def _split(select: Select) -> Select:
 
 
 def _split_join(join: Join) -> Join:
-    one_sided: tuple[list[Expression], list[Expression]] = ([], [])
+    one_sided: list[list[Expression]] = [[] for _ in join.inputs]
     compiled: list[Expression] = []
     residual: list[Expression] = []
     for term in conjuncts(join.on):
@@ -51,13 +55,13 @@ def _split_join(join: Join) -> Join:
         if len(used) < 2:
             # A constant condition becomes a filter of the left side.
             one_sided[max(used, default=0)].append(term)
-        elif compiles(term):
+        elif len(join.inputs) > 2 or compiles(term):
             compiled.append(term)
         else:
             residual.append(term)
     return replace(
         join,
-        filters=(conjunction(tuple(one_sided[0])), conjunction(tuple(one_sided[1]))),
+        filters=tuple(conjunction(tuple(terms)) for terms in one_sided),
         compiled=conjunction(tuple(compiled)),
         residual=conjunction(tuple(residual)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,9 @@ from pyspark.sql import types
 from tests.engines.spark.in_process import DictStore
 
 from penstock.engines.spark.core.frames import from_ipc
-from penstock.engines.spark.core.host import HostOptions
-from penstock.engines.spark.core.trigger import CoreMemory, Output, Stopwatch, trigger
+from penstock.engines.spark.core.trigger import CoreMemory, CoreOptions, Output, Stopwatch, trigger
 from penstock.engines.spark.dataframes.arguments import Request
-from penstock.engines.spark.dataframes.columns import WATERMARK, Source
+from penstock.engines.spark.dataframes.columns import WATERMARK, DataFrameStream
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import PLACE
 from penstock.engines.spark.dataframes.partition import distribution, on_one_core
@@ -41,6 +40,8 @@ COLUMNS: dict[str, types.DataType] = {
 SCHEMA = pa.schema(
     [("ts", pa.int64()), ("id", pa.int64()), ("x", pa.int32()), ("note", pa.string())]
 )
+NAMES = "rsuvw"
+"""The names of streams with these columns."""
 Row = tuple[Any, ...]
 Trigger = list[tuple[int, list[Row]]]
 """Tuples as they come in one trigger: parts, each of one stream by its number."""
@@ -51,18 +52,18 @@ def source(
     columns: dict[str, types.DataType] = COLUMNS,
     bounded: bool = False,
     watermark: tuple[str, int] | None = None,
-) -> Source:
+) -> DataFrameStream:
     """A DataFrame of these columns; ``watermark`` is a column and its delay in milliseconds."""
     fields = [types.StructField(column, kind) for column, kind in columns.items()]
     for field in fields:
         if watermark is not None and field.name == watermark[0]:
             field.metadata = {WATERMARK: watermark[1]}
-    return Source(name, types.StructType(fields), bounded, "UTC")
+    return DataFrameStream(name, types.StructType(fields), bounded, "UTC")
 
 
-def job_of(sql: str, *sources: Source, **options: Any) -> Job:
-    """The job of a query; over such of the streams r and s as it reads, unless others are given."""
-    named = [source(name) for name in "rs" if re.search(rf"(FROM|JOIN) {name}\b", sql)]
+def job_of(sql: str, *sources: DataFrameStream, **options: Any) -> Job:
+    """The job of a query; over such of the streams r to w as it reads, unless others are given."""
+    named = [source(name) for name in NAMES if re.search(rf"(FROM|JOIN) {name}\b", sql)]
     return check(parse_script(sql), sources or named, Request(**options))[0]
 
 
@@ -80,8 +81,9 @@ class Cluster:
         job: Job,
         cores: int,
         chance: random.Random | None = None,
-        schema: pa.Schema = SCHEMA,
+        schema: pa.Schema | Mapping[str, pa.Schema] = SCHEMA,
     ) -> None:
+        """``schema``: of all streams, or of each by its name."""
         self.schema = schema
         if job.derived:
             cores = on_one_core([name for name, _ in job.derived]).cores
@@ -99,7 +101,7 @@ class Cluster:
 
     def forget(self) -> None:
         """Lose what the workers remember: all that is left is the state."""
-        self.memory = CoreMemory(most=8)
+        self.memory.clear()
 
     def _happens(self, probability: float) -> bool:
         return self.chance is not None and self.chance.random() < probability
@@ -140,8 +142,8 @@ class Cluster:
         worker = Worker(self.job, self._options(0))
         self.made += enumerate(worker.take(packed, Stopwatch(), last=True))
 
-    def _options(self, core: int) -> HostOptions:
-        return HostOptions(
+    def _options(self, core: int) -> CoreOptions:
+        return CoreOptions(
             checkpoint="c",
             cores=self.cores,
             core=core,
@@ -152,9 +154,10 @@ class Cluster:
 
     def _pack(self, number: int, rows: list[Row]) -> Iterator[tuple[int | None, Packed]]:
         """Frames, each with the core that it is for, if not for all."""
-        schema = self.job.lanes[number].stream.schema
+        stream = self.job.lanes[number].stream
+        whole = self.schema if isinstance(self.schema, pa.Schema) else self.schema[stream.name]
         pack = pack_of(self.job, number, tuple(range(self.cores)))
-        for batch in pack(iter([batch_of(rows, self.schema).select(schema.names)])):
+        for batch in pack(iter([batch_of(rows, whole).select(stream.schema.names)])):
             for row in batch.to_pylist():
                 yield row["core"], Packed(number, self.at, row["payload"], row["mark"])
 

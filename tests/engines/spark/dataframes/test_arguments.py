@@ -97,6 +97,11 @@ R = Frame()
             for wrong in (1, ["ts"], {"r": 1})
         ),
         ((SQL,), {"r": R, "merge": "any"}, "unknown merge 'any'\nWrite 'order' or 'arrival'."),
+        (
+            (SQL,),
+            {"r": R, "output": "complete"},
+            "unknown output 'complete'\nWrite 'append' or 'update'.",
+        ),
         ((SQL,), {"r": R, "output": None}, "unknown output None\nWrite 'append' or 'update'."),
         (
             (SQL,),

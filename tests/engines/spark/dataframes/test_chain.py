@@ -58,6 +58,26 @@ def test_a_result_becomes_a_derived_stream() -> None:
     ]
     assert made.given == {"r": r, "s": s}
     assert made.request == Request()
+
+
+def test_a_result_is_one_of_three_streams_and_may_be_of_three_itself() -> None:
+    triples = (
+        "SELECT r.id, s.id, r.ts FROM r [RANGE 5 WATTR ts SLACK 1] "
+        "JOIN s [RANGE 5 WATTR ts SLACK 1] ON r.x = s.x "
+        "JOIN u [RANGE 5 WATTR ts SLACK 1] ON s.x = u.x"
+    )
+    r, s, u, v = Frame(), Frame(), Frame(), Frame()
+    read = (
+        "SELECT t.r_id, u.id FROM t [RANGE 5 WATTR ts] "
+        "JOIN u [RANGE 5 WATTR ts SLACK 1] ON t.r_id = u.id JOIN r [RANGE 5 WATTR ts SLACK 1] "
+        "ON r.id = u.id"
+    )
+    made = chained(read, {"t": result(triples, {"r": r, "s": s, "u": u}), "u": u, "r": v})
+    renamed = triples.replace(
+        "FROM r [RANGE 5 WATTR ts SLACK 1]", 'FROM "t.r" [RANGE 5 WATTR ts SLACK 1] AS "r"'
+    )
+    assert statements(made) == [f"t: {renamed}", read]
+    assert made.given == {"u": u, "r": v, "t.r": r, "s": s}
     sources = [source(name) for name in made.given]
     check(made.script, sources, made.request)  # it has the column r_id
 
@@ -109,9 +129,9 @@ def test_the_order_is_that_of_the_dataframes() -> None:
     text = "SELECT p.ts FROM p [ROWS 3] JOIN t [ROWS 2] ON p.r_id = t.id"
     made = chained(text, {"p": pairs, "t": other}, order_by={"p": "ts", "T": "at"})
     assert made.request.order_by == {"t": "at", "r": "ts", "s": "ts"}
-    made = chained(text, {"p": pairs, "t": other}, order_by="ts", idle=3)
+    made = chained(text, {"p": pairs, "t": other}, order_by="ts", idle_timeout=3)
     assert made.request.order_by == {"t": "ts", "r": "ts", "s": "ts"}
-    assert made.request.idle == 3
+    assert made.request.idle_timeout == 3
 
 
 def test_merge_and_idle_timeout_hold_for_all_of_it() -> None:
@@ -120,8 +140,8 @@ def test_merge_and_idle_timeout_hold_for_all_of_it() -> None:
     given = {"r": Frame(), "s": Frame()}
     fast = result(rows, given, order_by="ts", merge="arrival")
     assert chained(text, {"p": fast}).request.merge == "arrival"
-    slow = result(rows, given, order_by="ts", idle=5)
-    assert chained(text, {"p": slow}).request.idle == 5
+    slow = result(rows, given, order_by="ts", idle_timeout=5)
+    assert chained(text, {"p": slow}).request.idle_timeout == 5
     with pytest.raises(InputError) as error:
         chained(text, {"p": slow}, merge="arrival")
     assert str(error.value) == (
@@ -129,7 +149,7 @@ def test_merge_and_idle_timeout_hold_for_all_of_it() -> None:
         "merge='arrival'\nPass the same merge to the pss.sql that makes p."
     )
     with pytest.raises(InputError) as error:
-        chained(text, {"p": slow}, idle=6)
+        chained(text, {"p": slow}, idle_timeout=6)
     assert str(error.value) == (
         "p was made with idle_timeout=5, and here it is another\n"
         "Pass the same idle_timeout to both: one operator runs both queries."

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import types
 from tests.engines.spark.dataframes.in_process import COLUMNS, job_of, source
 
-from penstock.engines.spark.dataframes.columns import Source
+from penstock.engines.spark.dataframes.columns import DataFrameStream
 from penstock.engines.spark.dataframes.partition import Distribution, check_update
 from penstock.errors import InputError, PenstockError
 
@@ -98,13 +98,7 @@ R, S = source("r"), source("s")
         (
             COUNT,
             [R, S],
-            {"order_by": "ts", "merge": "any"},
-            "unknown merge 'any'\nWrite 'order' or 'arrival'.",
-        ),
-        (
-            COUNT,
-            [R, S],
-            {"order_by": "ts", "merge": "arrival", "idle": 1000},
+            {"order_by": "ts", "merge": "arrival", "idle_timeout": 1000},
             "idle_timeout has no effect: no stream of this query waits for another\nLeave it out.",
         ),
         (
@@ -181,12 +175,6 @@ R, S = source("r"), source("s")
             "Write SLACK in the window clause, for instance SLACK 10, or SLACK 0 if none is late.",
         ),
         (
-            "SELECT COUNT(*) FROM r [RANGE 10 SLIDE 5 WATTR ts SLACK 0]",
-            [R],
-            {"output": "complete"},
-            "unknown output 'complete'\nWrite 'append' or 'update'.",
-        ),
-        (
             "SELECT id AS k, x AS K FROM r",
             [R],
             {},
@@ -198,7 +186,7 @@ R, S = source("r"), source("s")
     ],
 )
 def test_a_query_that_cannot_run_is_refused(
-    sql: str, sources: list[Source], options: dict[str, Any], message: str
+    sql: str, sources: list[DataFrameStream], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PenstockError) as error:
         job_of(sql, *sources, **options)

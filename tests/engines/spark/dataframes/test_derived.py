@@ -11,7 +11,7 @@ from pyspark.sql import types
 from tests.campaigns import dataframes
 from tests.engines.spark.dataframes.in_process import COLUMNS, Cluster, job_of, source
 
-from penstock.engines.spark.dataframes.columns import Source
+from penstock.engines.spark.dataframes.columns import DataFrameStream
 from penstock.engines.spark.dataframes.partition import on_one_core
 from penstock.engines.spark.dataframes.script import parse_script
 from penstock.errors import PenstockError, StateError
@@ -194,7 +194,7 @@ def test_the_state_of_another_script_is_refused() -> None:
     ],
 )
 def test_a_script_that_cannot_run_is_refused(
-    text: str, sources: list[Source], message: str
+    text: str, sources: list[DataFrameStream], message: str
 ) -> None:
     with pytest.raises(PenstockError) as error:
         job_of(text, *sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.effort import examples
-from tests.engines.spark.dataframes.in_process import COLUMNS, Cluster, Row, Trigger, job_of, source
+from tests.engines.spark.dataframes.in_process import (
+    COLUMNS,
+    NAMES,
+    Cluster,
+    Row,
+    Trigger,
+    job_of,
+    source,
+)
 from tests.engines.spark.dataframes.test_worker import canonical, inputs, on_oracle
 from tests.thresholds import low_thresholds
 
@@ -35,6 +44,17 @@ DIVIDED = [
     f"SELECT r.id, s.id FROM {WINDOWS.format(join='LEFT JOIN')} "
     "ON CASE WHEN r.x > 1 THEN 'many' END = CASE WHEN s.x > 1 THEN 'many' ELSE 'few' END",
 ]
+THREE = [
+    "SELECT r.id, s.id, u.id FROM r [RANGE 4 WATTR ts SLACK 5] JOIN s [RANGE 3 WATTR ts SLACK 5] "
+    "ON r.x = s.x JOIN u [RANGE 6 WATTR ts SLACK 5] ON s.x = u.x",
+    "SELECT r.id, s.id, u.ts FROM r [RANGE 4 WATTR ts SLACK 5] JOIN s [RANGE 3 WATTR ts SLACK 5] "
+    "ON r.x + 1 = s.id JOIN u [RANGE 6 WATTR ts SLACK 5] ON s.id = u.x AND u.id >= r.id",
+]
+FIVE = [
+    "SELECT r.id, s.id, u.id, v.id, w.id FROM r [RANGE 4 WATTR ts SLACK 5] "
+    "JOIN s [RANGE 3 WATTR ts SLACK 5] ON r.x = s.x JOIN u [RANGE 5 WATTR ts SLACK 5] ON r.x = u.x "
+    "JOIN v [RANGE 4 WATTR ts SLACK 5] ON u.x = v.x JOIN w [RANGE 2 WATTR ts SLACK 5] ON v.x = w.x",
+]
 Given = tuple[list[list[Row]], list[Trigger]]
 
 
@@ -52,24 +72,33 @@ def run(sql: str, triggers: list[Trigger], cores: int, seed: int | None = None) 
     return cluster
 
 
-@examples(60)
-@given(inputs(disorder=5), st.sampled_from(DIVIDED), st.sampled_from([2, 3]), st.integers())
-def test_the_rows_are_the_oracles(given_: Given, sql: str, cores: int, seed: int) -> None:
+@st.composite
+def cases(draw: st.DrawFn, disorder: int) -> tuple[Given, str]:
+    """Tuples of two, three or five streams, and a query over them."""
+    queries, longest = draw(st.sampled_from(((DIVIDED, 25), (THREE, 12), (FIVE, 6))))
+    sql = draw(st.sampled_from(queries))
+    return draw(inputs(disorder, len(job_of(sql).lanes), longest)), sql
+
+
+@examples(100)
+@given(cases(disorder=5), st.sampled_from([2, 3]), st.integers())
+def test_the_rows_are_the_oracles(case: tuple[Given, str], cores: int, seed: int) -> None:
+    given_, sql = case
     streams, triggers = given_
     cluster = run(sql, triggers, cores, seed)
     assert cluster.job.keys is not None
-    sequence = [(i, row) for i in (0, 1) for row in streams[i]]
+    sequence = [(i, row) for i, rows in enumerate(streams) for row in rows]
     sequence.sort(key=lambda one: (one[1][0], one[0], canonical(one[1])))
     assert sorted(map(str, cluster.rows())) == sorted(map(str, on_oracle(sql, sequence)))
     assert cluster.letters("late") == []
 
 
-@examples(60)
-@given(inputs(disorder=12), st.sampled_from(DIVIDED), st.sampled_from([2, 3]), st.integers())
+@examples(100)
+@given(cases(disorder=12), st.sampled_from([2, 3]), st.integers())
 def test_late_is_who_would_be_late_on_one_core(
-    given_: Given, sql: str, cores: int, seed: int
+    case: tuple[Given, str], cores: int, seed: int
 ) -> None:
-    _, triggers = given_
+    (_, triggers), sql = case
     several, one = run(sql, triggers, cores, seed), run(sql, triggers, 1)
     assert sorted(several.letters("late")) == sorted(one.letters("late"))
     assert sorted(map(str, several.rows())) == sorted(map(str, one.rows()))
@@ -113,12 +142,14 @@ def test_a_core_sees_its_own_keys_and_every_punctuation() -> None:
     assert sorted(cluster.rows()) == [(number, None) for number in range(1000)]
 
 
+THREE_STREAMS = "r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [RANGE 3 SLACK 0]"
 REASONS = {
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x": (
         "partition by r.x = s.x among 3 cores"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] LEFT JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (
-        "one core; no partition by key: no equality between the streams"
+        "one core; a left join must know whom no core has matched; "
+        "no partition by key: no equality between the streams"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (
         "broadcast to 3 cores, each tuple stored on one (SplitJoin); "
@@ -135,11 +166,60 @@ REASONS = {
     ),
     "SELECT a.id FROM r [RANGE 4 SLACK 0] AS a JOIN r [RANGE 3 SLACK 0] AS b ON a.x = b.x": (
         "broadcast to 3 cores, each tuple stored on one (SplitJoin); "
-        "no partition by key: a self-join reads each tuple twice"
+        "no partition by key: a self-join reads a tuple more than once"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x UNION ALL "
     "SELECT r.id FROM r [RANGE 1 SLACK 0] JOIN s [RANGE 1 SLACK 0] ON r.id = s.id": (
-        "one core; no partition by key: a union of joins has several keys"
+        "one core; a union with a join needs one order; "
+        "no partition by key: a union of joins has several keys"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x UNION ALL "
+    "SELECT id FROM u": (
+        "one core; a union with a join needs one order; "
+        "no partition by key: u is read beside the join"
+    ),
+    "SELECT id FROM u UNION ALL "
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x": (
+        "one core; a union with a join needs one order; "
+        "no partition by key: u is read beside the join"
+    ),
+    "SELECT id FROM s UNION ALL "
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x": (
+        "partition by r.x = s.x among 3 cores"
+    ),
+    f"SELECT r.id FROM {THREE_STREAMS} WHERE s.x = u.x AND r.x = s.x": (
+        "partition by r.x = s.x = u.x among 3 cores"
+    ),
+    f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x + 1 = s.id AND u.x = s.id": (
+        "partition by cast((r.x + 1) as int64) = s.id = cast(u.x as int64) among 3 cores"
+    ),
+    f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND s.id = u.id": (
+        "one core; one core joins 3 streams; "
+        "no partition by key: no equality has a key of every stream"
+    ),
+    f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND (s.x = u.x OR r.id = u.id)": (
+        "one core; one core joins 3 streams; "
+        "no partition by key: no equality has a key of every stream"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [ROWS 3] "
+    "WHERE r.x = s.x AND s.x = u.x": (
+        "one core; one core joins 3 streams; "
+        "no partition by key: rows depend on the order of tuples with other keys"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x "
+    "LEFT JOIN u [RANGE 3 SLACK 0] ON s.x = u.x": (
+        "one core; a left join must know whom no core has matched; "
+        "no partition by key: one core keeps the combinations of a tree with left"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] SEMI JOIN s [RANGE 3 SLACK 0] ON r.x = s.x "
+    "ANTI JOIN u [RANGE 3 SLACK 0] ON r.x = u.x": (
+        "one core; a semi, anti join must know whom no core has matched; "
+        "no partition by key: one core keeps the combinations of a tree with semi and anti"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], r [RANGE 3 SLACK 0] AS a "
+    "WHERE r.x = s.x AND s.x = a.x": (
+        "one core; one core joins 3 streams; "
+        "no partition by key: a self-join reads a tuple more than once"
     ),
     "SELECT x, COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
         "partial results of each partition of the input, merged on 3 cores by x"
@@ -165,7 +245,7 @@ REASONS = {
 @pytest.mark.parametrize("sql", REASONS)
 def test_how_the_cores_share_a_query_has_a_reason(sql: str) -> None:
     sources = [
-        source(name, COLUMNS) for name in "rs" if f"{name} " in f"{sql} ".split("FROM", 1)[1]
+        source(name, COLUMNS) for name in NAMES if re.search(rf"(FROM|JOIN|,) {name}\b", sql)
     ]
     job, plans = check(parse_script(sql), sources, Request(order_by="ts"))
     found = distribution(compile_plan(plans.query), job.lanes, job.by_key, 3)

@@ -16,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.engines.spark.dataframes.files import Folder, cut, rows, run
+from tests.engines.spark.dataframes.in_process import NAMES
 
 import penstock.spark as pss
 from penstock.engines.spark.dataframes.script import parse_script
@@ -50,22 +51,22 @@ def table(seed: int, size: int = 200, jitter: int = 0) -> pa.Table:
     return pa.table(columns).take(order)
 
 
-def expected(sql: str, r: pa.Table, s: pa.Table, delay: int | None, end: bool = False) -> list[Any]:
+def expected(sql: str, *tables: pa.Table, delay: int | None, end: bool = False) -> list[Any]:
     """The oracle's rows. ``delay``: tuples up to the frontier alone, None for all of them."""
     oracle = Oracle(order_column="ts")
     found = []
-    for number, given in enumerate((r, s)):
-        oracle.create_stream(Stream.of("rs"[number], given.schema, time="ts"))
+    for number, given in enumerate(tables):
+        oracle.create_stream(Stream.of(NAMES[number], given.schema, time="ts"))
         found += [(row["ts"], number, row["id"], row) for row in given.to_pylist()]
-    frontier = min(max(row[0] for row in found if row[1] == n) for n in (0, 1))
+    frontier = min(max(row[0] for row in found if row[1] == n) for n in range(len(tables)))
     script = parse_script(sql)
     for statement in script.derived:
         oracle.derive(statement.name, statement.query.text)
     oracle.install("q", script.query.text)
     for ts, number, _, row in sorted(found, key=lambda one: one[:3]):
         if delay is None or ts < frontier - datetime.timedelta(milliseconds=delay):
-            batch = pa.RecordBatch.from_pylist([row], schema=r.schema)
-            oracle.tuples("rs"[number], batch)
+            batch = pa.RecordBatch.from_pylist([row], schema=tables[0].schema)
+            oracle.tuples(NAMES[number], batch)
     if end:
         oracle.end(None)
     return [row for _, row in oracle.rows["q"]]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types
 from tests.effort import examples
 from tests.engines.spark.dataframes.in_process import (
+    NAMES,
     SCHEMA,
     Cluster,
     Row,
@@ -59,16 +60,18 @@ def eager_indexes() -> Iterator[None]:
 
 
 @st.composite
-def inputs(draw: st.DrawFn, disorder: int) -> tuple[list[list[Row]], list[Trigger]]:
-    """Tuples of r and s as they are, and the same as triggers bring them, out of order."""
+def inputs(
+    draw: st.DrawFn, disorder: int, count: int = 2, longest: int = 25
+) -> tuple[list[list[Row]], list[Trigger]]:
+    """Tuples of r, s and so on as they are, and the same as triggers bring them, out of order."""
     streams: list[list[Row]] = []
-    for stream in (0, 1):
-        steps = draw(st.lists(st.integers(0, 2), max_size=25))
+    for stream in range(count):
+        steps = draw(st.lists(st.integers(0, 2), max_size=longest))
         rows, ts = [], 0
         for number, step in enumerate(steps):
             ts += step
             x = draw(st.one_of(st.none(), st.integers(0, 3)))
-            rows.append((ts, number if draw(st.booleans()) else 0, x, "ab"[stream]))
+            rows.append((ts, number if draw(st.booleans()) else 0, x, "abcde"[stream]))
         streams.append(rows)
     chance = random.Random(draw(st.integers(0, 1 << 30)))
     places = []
@@ -78,10 +81,10 @@ def inputs(draw: st.DrawFn, disorder: int) -> tuple[list[list[Row]], list[Trigge
         places += [(chance.random(), stream, i) for i in late]
     cuts = draw(st.integers(1, 6))
     triggers: list[Trigger] = []
-    waiting = [[i for _, s, i in places if s == stream] for stream in (0, 1)]
+    waiting = [[i for _, s, i in places if s == stream] for stream in range(count)]
     for number in range(cuts):
         parts: Trigger = []
-        for stream in (0, 1):
+        for stream in range(count):
             left = waiting[stream]
             size = len(left) if number == cuts - 1 else chance.randint(0, len(left))
             taken, waiting[stream] = left[:size], left[size:]
@@ -99,11 +102,11 @@ def canonical(row: Row) -> tuple[Any, ...]:
 
 def on_oracle(sql: str, sequence: list[tuple[int, Row]]) -> list[Row]:
     oracle = Oracle(order_column="ts")
-    for name in "rs":
+    for name in NAMES:
         oracle.create_stream(Stream.of(name, SCHEMA))
     oracle.install("q", sql)
     for stream, row in sequence:
-        oracle.tuples("rs"[stream], batch_of([row]))
+        oracle.tuples(NAMES[stream], batch_of([row]))
     return [row for _, row in oracle.rows["q"]]
 
 
@@ -218,7 +221,7 @@ def test_a_stalled_stream_holds_the_other_up() -> None:
 
 
 def test_a_stalled_stream_holds_the_other_up_no_longer_once_it_is_idle() -> None:
-    cluster = Cluster(job_of(COUNTED[0], order_by="ts", idle=1, letters=True), 1)
+    cluster = Cluster(job_of(COUNTED[0], order_by="ts", idle_timeout=1, letters=True), 1)
     assert held(cluster, [(0, [(1, 1, 1, "a")]), (1, [(1, 1, 1, "b")])], at=0) == 2
     assert held(cluster, [(0, [(2, 2, 1, "a")])], at=999) == 3
     assert held(cluster, [(0, [(3, 3, 1, "a")])], at=1000) == 1
@@ -263,7 +266,7 @@ def test_whole_numbers_and_floats_are_one_order() -> None:
         ),
         (
             COUNTED[0],
-            {"idle": 60},
+            {"idle_timeout": 60},
             2,
             "the checkpoint is of this query over other columns, or with another order_by, merge, "
             "watermark, letters or idle_timeout\n"

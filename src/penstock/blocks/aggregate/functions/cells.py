@@ -122,13 +122,6 @@ class Cells(Protocol):
     def nbytes(self) -> int: ...
 
 
-class Invertible(Cells, Protocol):
-    """Cells from which what was combined can be taken again."""
-
-    def invert(self, other: Any) -> None:
-        """Take the tuples of every cell of ``other``, which are among its own, out of a cell."""
-
-
 @dataclass(frozen=True)
 class Part:
     """A part that an aggregate needs: of which kind, over the arguments of which call.

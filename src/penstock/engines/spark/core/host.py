@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -30,32 +30,19 @@ from penstock.engines.shared.running_query import Letter, count, written
 from penstock.engines.shared.saved_registry import SavedRegistry, load_registry
 from penstock.engines.spark.core.fold_at_source import FOLDED, FoldedFrame
 from penstock.engines.spark.core.frames import Frame, ipc, unpack
-from penstock.engines.spark.core.trigger import Output, StateStore, Stopwatch
-from penstock.engines.spark.flow import decide_on_spark
+from penstock.engines.spark.core.trigger import CoreOptions, Output, StateStore, Stopwatch
+from penstock.engines.spark.flow import decide_on_spark, inside_core
 from penstock.engines.spark.resident.distribution import Placement, placement
 from penstock.engines.spark.state.chunks import BlockChunks
 from penstock.errors import PenstockError, QueryFailed, StateError
-from penstock.program.choose.flow import ANY_FLOW, Flow, FlowChoice
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Flow
 from penstock.program.isa.instructions import Instruction
 from penstock.streams.events import Punctuation
 
 POSITION = "position"
 TIE = "tie"
 """The last two columns of rows on their way: see :class:`penstock.blocks.run.Run`."""
-
-
-@dataclass(frozen=True)
-class HostOptions:
-    """The options of a core; the same for all cores of an engine except ``core``."""
-
-    checkpoint: str
-    cores: int = 1
-    core: int = 0
-    batch_rows: int = 65_536
-    compile_predicates: bool = True
-    divided: bool = False
-    """Whether a core sees the tuples of its keys alone, and all of those."""
 
 
 def schema_id(schema: pa.Schema) -> str:
@@ -75,7 +62,6 @@ class HostedQuery:
         self.derived = derived
         self.order: str | None = None
         self.kernel: str | None = None
-        self.flow: FlowChoice = ANY_FLOW
         self.here = placement.here
         self._writes_letters = placement.writes_letters
         self.failure: QueryFailed | None = None
@@ -169,13 +155,13 @@ class HostedQuery:
 class Host:
     """The queries of one core. Takes frames in the order of their positions."""
 
-    def __init__(self, options: HostOptions) -> None:
+    def __init__(self, options: CoreOptions) -> None:
         self._options = options
         self._numbers = 0
         self._all: dict[int, HostedQuery] = {}
         self._registry: Registry[HostedQuery] = Registry(
             self._new_query,
-            lambda choice, program: decide_on_spark(choice, program, options.cores),
+            lambda program: inside_core(decide_on_spark(program, options.cores)),
         )
         self._saving = SavedRegistry(self._registry)
         self._processing = Processing(self._registry)
@@ -187,8 +173,7 @@ class Host:
         number = next(self._loading, self._numbers)
         cores = 1 if options.divided else options.cores
         place = placement(number, program, derived, cores, options.core)
-        # No flow for the pipeline: the share defines this core's part, and the tasks are the flow.
-        site = Site(None, place.share, options.compile_predicates, derived)
+        site = Site(flow, place.share, options.compile_predicates, derived)
         pipeline = Pipeline(program, site)
         if not place.here:
             pipeline.clear()
@@ -369,6 +354,11 @@ class Host:
         self._processing.position = position
         self._processing.punctuation_order.count = saved["ignored"]
 
+    def close(self) -> None:
+        """Release the threads of all queries."""
+        for query in self._all.values():
+            query.pipeline.close()
+
 
 def _failure(query: HostedQuery, error: QueryFailed) -> Output:
     """Said again in every batch: other cores may go on with their share of the query, and the
@@ -416,26 +406,18 @@ OUTPUT_SCHEMA = (
 class HostTask:
     """The task of the resident processor's cores: frames of the log in, outputs by query out."""
 
-    options: HostOptions
+    options: CoreOptions
 
     state_place = "folder"
 
-    @property
-    def checkpoint(self) -> str:
-        return self.options.checkpoint
-
-    @property
-    def cores(self) -> int:
-        return self.options.cores
-
-    def start(self, core: int) -> Host:
+    def start(self, options: CoreOptions) -> Host:
         """A new host."""
-        return Host(replace(self.options, core=core))
+        return Host(options)
 
     def refuse_cores(self, cores: int) -> StateError:
         """The error for state that another number of cores has written."""
         return StateError(
-            f"the checkpoint has state for {cores} cores; this engine has {self.cores}",
+            f"the checkpoint has state for {cores} cores; this engine has {self.options.cores}",
             f"Run it with cores={cores}.",
         )
 

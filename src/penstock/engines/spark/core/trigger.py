@@ -16,7 +16,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pandas as pd
@@ -32,6 +32,20 @@ work, chunks of state are read and written."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
+
+
+@dataclass(frozen=True)
+class CoreOptions:
+    """The options of a core; the same for all cores of an engine except ``core``."""
+
+    checkpoint: str
+    """A name that no other Spark query has."""
+    cores: int = 1
+    core: int = 0
+    batch_rows: int = 65_536
+    compile_predicates: bool = True
+    divided: bool = False
+    """Whether a core sees the tuples of its keys alone, and all of those."""
 
 
 @dataclass(frozen=True)
@@ -131,23 +145,22 @@ class Core(Protocol[T_contra]):
     def load(self, position: int, texts: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
         """Restore a new core from saved state."""
 
+    def close(self) -> None:
+        """Release the threads of its queries; it takes nothing more."""
+
 
 class Task(Protocol[T]):
     """What all cores of one Spark query have to do; it is sent to the worker processes."""
 
     @property
-    def checkpoint(self) -> str:
-        """A name that no other Spark query has."""
-
-    @property
-    def cores(self) -> int:
-        """How many cores share the work."""
+    def options(self) -> CoreOptions:
+        """The options of its cores."""
 
     @property
     def state_place(self) -> str:
         """What a user calls the place where the state is."""
 
-    def start(self, core: int) -> Core[T]:
+    def start(self, options: CoreOptions) -> Core[T]:
         """A new core."""
 
     def refuse_cores(self, cores: int) -> StateError:
@@ -168,18 +181,33 @@ class CoreMemory:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._cores: OrderedDict[tuple[str, int, int], tuple[str, Any]] = OrderedDict()
+        self._cores: OrderedDict[CoreOptions, tuple[str, Any]] = OrderedDict()
 
-    def take(self, place: tuple[str, int, int], token: str) -> Any:
+    def take(self, options: CoreOptions, token: str) -> Any:
         """The core if it is at that token, else None; it is in the memory no longer either way."""
-        known, core = self._cores.pop(place, ("", None))
-        return core if known == token else None
+        known, core = self._cores.get(options, ("", None))
+        if known == token:
+            del self._cores[options]
+            return core
+        self._forget(options)
+        return None
 
-    def put(self, place: tuple[str, int, int], token: str, core: Core[Any]) -> None:
+    def put(self, options: CoreOptions, token: str, core: Core[Any]) -> None:
         """Remember a core that is at that token."""
-        self._cores[place] = (token, core)
+        self._forget(options)
+        self._cores[options] = (token, core)
         while len(self._cores) > self._most:
-            self._cores.popitem(last=False)
+            self._forget(next(iter(self._cores)))
+
+    def clear(self) -> None:
+        """Forget all cores."""
+        for options in list(self._cores):
+            self._forget(options)
+
+    def _forget(self, options: CoreOptions) -> None:
+        _, core = self._cores.pop(options, ("", None))
+        if core is not None:
+            core.close()
 
 
 def trigger(
@@ -187,33 +215,41 @@ def trigger(
 ) -> Iterator[Output]:
     """Let a core take its input of one trigger, and write its state."""
     watch = Stopwatch()
-    place = (task.checkpoint, task.cores, core)
-    working, was_loaded = _at_state(task, place, store, memory)
-    watch.spent("state_ms")
-    yield from working.take(inputs, watch)
-    working.save(store)
-    watch.spent("state_ms")
-    yield from task.report(watch, was_loaded)
-    token = uuid.uuid4().hex
-    store.set_head(Head(FORMAT, task.cores, working.position, token))
-    memory.put(place, token, working)
+    options = replace(task.options, core=core)
+    working, was_loaded = _at_state(task, options, store, memory)
+    try:
+        watch.spent("state_ms")
+        yield from working.take(inputs, watch)
+        working.save(store)
+        watch.spent("state_ms")
+        yield from task.report(watch, was_loaded)
+        token = uuid.uuid4().hex
+        store.set_head(Head(FORMAT, options.cores, working.position, token))
+    except BaseException:  # an attempt that is given up too: it must leave no thread behind
+        working.close()
+        raise
+    memory.put(options, token, working)
 
 
 def _at_state(
-    task: Task[T], place: tuple[str, int, int], store: CoreStore, memory: CoreMemory
+    task: Task[T], options: CoreOptions, store: CoreStore, memory: CoreMemory
 ) -> tuple[Core[T], bool]:
     """The core at the state of the store, and whether it had to be loaded from there."""
     head = store.head()
     if head is None:
-        return task.start(place[2]), False
+        return task.start(options), False
     check_format(head, task.state_place)
-    if head.cores != task.cores:
+    if head.cores != options.cores:
         raise task.refuse_cores(head.cores)
-    known: Core[T] | None = memory.take(place, head.token)
+    known: Core[T] | None = memory.take(options, head.token)
     if known is not None:
         return known, False
-    core = task.start(place[2])
-    core.load(head.position, store.texts(), store.chunks())
+    core = task.start(options)
+    try:
+        core.load(head.position, store.texts(), store.chunks())
+    except BaseException:
+        core.close()
+        raise
     return core, True
 
 

@@ -8,39 +8,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from penstock.engines.spark.flow import check_on_spark
 from penstock.errors import InputError
-
-OPTIONS = ("order_by", "merge", "idle_timeout", "cores", "letters", "output", "name")
-"""The keywords that are no DataFrames."""
+from penstock.program.isa.flow import FlowChoice
 
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a query over DataFrames, as the user gave them."""
+    """The keywords of ``pss.sql`` that are no DataFrames, as the user gave them."""
 
     order_by: str | Mapping[str, str] | None = None
     merge: str = "order"
-    idle: float | timedelta | None = None
+    idle_timeout: float | timedelta | None = None
+    cores: int | None = None
     letters: bool = False
     output: str = "append"
+    name: str | None = None
+    design: str | None = None
 
-    def __post_init__(self) -> None:
+    def check(self, caller: str) -> None:
+        """Refuse values that are valid for no query."""
+        _check_no_frames(caller, vars(self))
         _check_order_by(self.order_by)
         _check_choice("merge", self.merge, ("order", "arrival"))
-        milliseconds(self.idle)
+        milliseconds(self.idle_timeout)
         if not isinstance(self.letters, bool):
             raise InputError(
                 f"letters={_shown(self.letters)} is neither True nor False",
                 "Write letters=True to get late tuples and dead letters as rows.",
             )
         _check_choice("output", self.output, ("append", "update"))
+        _check_cores(self.cores)
+        _check_name(self.name)
+        check_on_spark(FlowChoice(design=self.design))
+
+
+OPTIONS = tuple(field.name for field in fields(Request))
 
 
 def _check_order_by(order_by: Any) -> None:
@@ -73,14 +83,14 @@ def milliseconds(timeout: Any) -> int | None:
     return max(1, round(seconds * 1000))
 
 
-def check_cores(cores: Any) -> None:
+def _check_cores(cores: Any) -> None:
     """Refuse a value that is no number of cores; None: all cores of the context."""
     number = isinstance(cores, int) and not isinstance(cores, bool)
     if cores is not None and (not number or cores < 1):
         raise InputError(f"cores={_shown(cores)} is no number of cores", "Pass 1 or more.")
 
 
-def check_name(name: Any) -> None:
+def _check_name(name: Any) -> None:
     """Refuse a name of the metrics that Spark does not allow."""
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InputError(
@@ -141,7 +151,7 @@ def frames_given(
     return given
 
 
-def check_no_frames(caller: str, options: Mapping[str, Any]) -> None:
+def _check_no_frames(caller: str, options: Mapping[str, Any]) -> None:
     """Refuse a DataFrame where an option is expected: a stream may have the name of one."""
     for name, value in options.items():
         if _is_frame(value):

@@ -138,7 +138,7 @@ def unfold(script: Script, given: Mapping[str, DataFrame], request: Request) -> 
             request,
             order_by=order if any(one is not None for one in asked) else None,
             merge=_merge(links, request),
-            idle=_idle(links, request),
+            idle_timeout=_idle(links, request),
         ),
     )
 
@@ -176,7 +176,8 @@ def _merge(links: Mapping[str, Link], request: Request) -> str:
 
 
 def _idle(links: Mapping[str, Link], request: Request) -> Any:
-    asked = {"": request.idle, **{name: link.request.idle for name, link in links.items()}}
+    asked = {"": request.idle_timeout}
+    asked |= {name: link.request.idle_timeout for name, link in links.items()}
     given = {name: idle for name, idle in asked.items() if idle is not None}
     if len(set(given.values())) > 1:
         name = next(name for name in given if name)

@@ -32,7 +32,7 @@ _UNSIGNED: dict[Any, spark_types.DataType] = {
 
 
 @dataclass(frozen=True)
-class Source:
+class DataFrameStream:
     """A DataFrame as a stream: its name in the query, its columns, whether it has an end.
 
     ``zone`` is the session's, in which Spark shows its timestamps. ``watermark`` is a column and
@@ -91,13 +91,13 @@ def _watermark(fields: spark_types.StructType) -> tuple[str | None, Fraction | N
     return None, None
 
 
-def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
+def check_opaque(query: QueryText, sources: Mapping[str, DataFrameStream]) -> None:
     """Refuse a query that computes with a column of an unknown type; it can only pass it on.
 
     This checks names, before types are checked, so that the error is about the column.
     """
     for select in query.ast.selects:
-        references = [select.left, *([select.join.right] if select.join else [])]
+        references = select.references
         named = [r for r in references if r.stream.text.lower() in sources]  # others are derived
         inputs = {r.alias.text.lower(): sources[r.stream.text.lower()] for r in named}
         plain = [item.value for item in select.items if isinstance(item.value, exp.Column)]
@@ -109,7 +109,7 @@ def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
             for source in _named(table, inputs):
                 for name in source.fields.names:
                     _check_carried(source, name)
-        conditions = (select.where, select.having, select.join.on if select.join else None)
+        conditions = (select.where, select.having, *(join.on for join in select.joins))
         computed = (item.value for item in select.items if item.value not in plain)
         for expression in (*computed, *conditions, *select.group):
             for found in expression.find_all(exp.Column) if expression is not None else ():
@@ -125,18 +125,18 @@ def check_opaque(query: QueryText, sources: Mapping[str, Source]) -> None:
                         )
 
 
-def _owners(column: exp.Column, inputs: Mapping[str, Source]) -> list[Source]:
+def _owners(column: exp.Column, inputs: Mapping[str, DataFrameStream]) -> list[DataFrameStream]:
     """The streams that a column may be of; which one it is, the binder decides."""
     named = _named(column.table.lower(), inputs)
     return [source for source in named if source.stream.index_of(column.name) is not None]
 
 
-def _named(table: str, inputs: Mapping[str, Source]) -> list[Source]:
+def _named(table: str, inputs: Mapping[str, DataFrameStream]) -> list[DataFrameStream]:
     """The streams that a table's name, or none, stands for; not derived ones."""
     return [source for name, source in inputs.items() if table in ("", name)]
 
 
-def _check_carried(source: Source, column: str) -> None:
+def _check_carried(source: DataFrameStream, column: str) -> None:
     index = source.stream.index_of(column)
     if index is not None and pa.types.is_null(source.stream.schema.field(index).type):
         kind = source.type_of(column).simpleString()
@@ -150,7 +150,7 @@ def _check_carried(source: Source, column: str) -> None:
 def scans_of(select: Select) -> list[Any]:
     """The inputs of a select, by side."""
     source = select.source.source if isinstance(select.source, Aggregate) else select.source
-    return [source.left, source.right] if isinstance(source, Join) else [source]
+    return [*source.inputs] if isinstance(source, Join) else [source]
 
 
 def expressions_of(select: Select) -> list[Any]:
@@ -161,7 +161,7 @@ def expressions_of(select: Select) -> list[Any]:
         found += [select.where, *(output.expression for output in select.columns)]
     else:
         source = source.source
-    return [*found, *([source.on] if isinstance(source, Join) else [])]
+    return [*found, *(source.conditions if isinstance(source, Join) else ())]
 
 
 def aggregated(aggregate: Aggregate) -> list[Any]:

@@ -24,8 +24,8 @@ from penstock.engines.spark.core.frames import (
     one_batch,
     pack_partial,
 )
-from penstock.engines.spark.core.host import POSITION, TIE, HostOptions
-from penstock.engines.spark.core.trigger import Output, Stopwatch
+from penstock.engines.spark.core.host import POSITION, TIE
+from penstock.engines.spark.core.trigger import CoreOptions, Output, Stopwatch
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.partition import KeyedLane
 from penstock.engines.spark.dataframes.sequencer import keys_of
@@ -163,7 +163,7 @@ class Process:
     """All frames of bounded streams through one core, without a state store."""
 
     job: Job
-    options: HostOptions
+    options: CoreOptions
     core_of: dict[int, int]
 
     def __call__(self, batches: Batches) -> Batches:

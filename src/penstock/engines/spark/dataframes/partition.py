@@ -1,16 +1,18 @@
 """The distribution of a query: whether cores can divide its tuples by a key, and by which.
 
-A join whose predicate has an equality finds no pair between tuples of different keys. So a core
-that has all tuples of its keys makes all their rows, those of outer, semi and anti joins too, and
-sees none of the others. What it must know of those is how far their streams have come: every core
-is told the highest time of each stream in each trigger. Within a trigger tuples are taken in the
-order of their times, so none is late because of another one of the same trigger, and a core that
-hears of the highest time at the end of it judges every tuple as a core that saw them all would.
+A join whose predicate has an equality finds no pair between tuples of different keys, and one of
+three and more streams no combination, if the equalities hold a key of every stream together (``a.k
+= b.k AND b.k = c.k``). So a core that has all tuples of its keys makes all their rows, those of
+outer, semi and anti joins too, and sees none of the others. What it must know of those is how far
+their streams have come: every core is told the highest time of each stream in each trigger. Within
+a trigger tuples are taken in the order of their times, so none is late because of another one of
+the same trigger, and a core that hears of the highest time at the end of it judges every tuple as a
+core that saw them all would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.blocks.aggregate.partial_batch import PARTIAL_CALLS
-from penstock.blocks.intake import FARTHEST
+from penstock.blocks.screen import FARTHEST
 from penstock.engines.spark.dataframes.sequencer import Lane
+from penstock.engines.spark.resident.distribution import why_one_core
 from penstock.errors import InputError
 from penstock.kernels.aggregate.key_hash import cores_of
 from penstock.kernels.expressions.evaluate import evaluate
@@ -33,6 +36,7 @@ from penstock.program.isa.block_instructions import (
     UnionRows,
 )
 from penstock.sql.expressions import Call, Expression, conjuncts, sides
+from penstock.streams.display import listed
 from penstock.streams.order import OrderColumn
 from penstock.streams.windows import (
     AggregateWindow,
@@ -42,6 +46,9 @@ from penstock.streams.windows import (
     Unbounded,
     Window,
 )
+
+Operand = tuple[Expression, str]
+"""An expression with its text, which tells 0.0 from -0.0."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def distribution(
     if program.can_share:
         how = f"broadcast to {cores} cores, each tuple stored on one (SplitJoin); {term}"
         return Distribution(None, cores, how)
-    return Distribution(None, 1, f"one core; {term}")
+    return Distribution(None, 1, f"one core; {why_one_core(program)}; {term}")
 
 
 def on_one_core(derived: Sequence[str]) -> Distribution:
@@ -186,27 +193,34 @@ def _keys(
     """The keys of the lanes with the equality they are of; or None, and why."""
     if len(program.joins) > 1:
         return None, "no partition by key: a union of joins has several keys"
-    if len(lanes) == 1:
-        return None, "no partition by key: a self-join reads each tuple twice"
+    join = program.joins[0]
+    if len(set(join.streams)) < len(join.streams):
+        return None, "no partition by key: a self-join reads a tuple more than once"
+    outside = [lane.stream.name for lane in lanes if lane.stream.name not in join.streams]
+    if outside:
+        return None, f"no partition by key: {outside[0]} is read beside the join"
     if by_key or program.order != "none":
         return None, "no partition by key: rows depend on the order of tuples with other keys"
-    join = program.joins[0]
-    term = _equality(join)
-    if term is None:
-        return None, "no partition by key: no equality between the streams"
+    if join.steps:
+        kinds = listed(kind for kind in join.kinds if kind != "inner")
+        return None, f"no partition by key: one core keeps the combinations of a tree with {kinds}"
+    keys = _equal_keys(join)
+    if keys is None:
+        several = "between the streams" if len(lanes) == 2 else "has a key of every stream"
+        return None, f"no partition by key: no equality {several}"
     found: list[KeyedLane] = []
-    for side, lane in enumerate(lanes):
+    for lane in lanes:
+        side = join.streams.index(lane.stream.name)
         window, time = join.windows[side], join.times[side]
-        key = _of_side(term, side)
         if isinstance(window, Unbounded):
-            found.append(KeyedLane(key, side, None))
+            found.append(KeyedLane(keys[side], side, None))
             continue
         delay = _delay(window, time, lane)
         if delay is None or time is None:
             why = "tuples are not taken by the time of their window"
             return None, f"no partition by key: {lane.stream.name}'s {why}"
-        found.append(KeyedLane(key, side, delay, -(-FARTHEST // int(time.factor))))
-    return tuple(found), str(term).strip("()")
+        found.append(KeyedLane(keys[side], side, delay, -(-FARTHEST // int(time.factor))))
+    return tuple(found), " = ".join(map(str, keys))
 
 
 def _delay(
@@ -233,15 +247,30 @@ def _is_plain(column: OrderColumn) -> bool:
     return bool(own.equals(common))
 
 
-def _equality(join: JoinStreams) -> Call | None:
-    """The first equality of an expression of one side with one of the other."""
-    for term in conjuncts(join.compiled):
-        if isinstance(term, Call) and term.op == "eq":
-            across = {sides(arg) for arg in term.args} == {frozenset({0}), frozenset({1})}
-            if across and not pa.types.is_decimal(term.args[0].type):
-                return term
+def _equal_keys(join: JoinStreams) -> tuple[Expression, ...] | None:
+    """The first expressions, one of each side, that the equalities of the join make equal."""
+    classes: list[dict[Operand, int]] = []
+    for pair in _equalities(join):
+        first, *others = [g for g in classes if pair[0] in g or pair[1] in g] or [{}]
+        for other in others:
+            first |= other
+            classes.remove(other)
+        if not first:
+            classes.append(first)
+        for operand in pair:
+            [first[operand]] = sides(operand[0])
+    for group in classes:
+        keys = {side: expression for (expression, _), side in reversed(group.items())}
+        if len(keys) == len(join.inputs):
+            return tuple(keys[side] for side in sorted(keys))
     return None
 
 
-def _of_side(term: Call, side: int) -> Expression:
-    return next(arg for arg in term.args if sides(arg) == frozenset({side}))
+def _equalities(join: JoinStreams) -> Iterator[tuple[Operand, Operand]]:
+    """The operands of the equalities of an expression of one side with one of another."""
+    for term in conjuncts(join.compiled):
+        if isinstance(term, Call) and term.op == "eq":
+            one, other = term.args
+            across = len(sides(one)) == len(sides(other)) == 1
+            if across and not pa.types.is_decimal(one.type):
+                yield (one, str(one)), (other, str(other))

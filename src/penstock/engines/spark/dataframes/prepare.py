@@ -12,10 +12,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
+from penstock.engines.shared.registry import derived_stream
 from penstock.engines.spark.dataframes.arguments import Request, milliseconds
 from penstock.engines.spark.dataframes.chain import UnfoldedScript, unfold, watermark_of
 from penstock.engines.spark.dataframes.columns import (
-    Source,
+    DataFrameStream,
     check_opaque,
     expressions_of,
     scans_of,
@@ -31,7 +32,10 @@ from penstock.engines.spark.dataframes.sequencer import Lane
 from penstock.engines.spark.dataframes.session_copy import check_workers, parallelism
 from penstock.errors import InputError
 from penstock.program.choose.explain import explain
+from penstock.program.choose.flow import check_joins
 from penstock.program.compile.compiler import compile_plan
+from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import FlowChoice
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.join_window import units_per_second
 from penstock.sql.bind.query import bind
@@ -56,11 +60,13 @@ class Plans:
         yield self.query
 
 
-def check(script: Script, sources: Sequence[Source], request: Request) -> tuple[Job, Plans]:
+def check(
+    script: Script, sources: Sequence[DataFrameStream], request: Request
+) -> tuple[Job, Plans]:
     """The job, and the plans over the needed columns of the streams; or an error."""
     named = _match(script, sources)
     _check_bounded(named)
-    idle = milliseconds(request.idle)
+    idle = milliseconds(request.idle_timeout)
     order = _order_names(named, request.order_by)
     everywhere = set(order.values())
     order_column = everywhere.pop() if len(everywhere) == 1 else None
@@ -88,7 +94,7 @@ def check(script: Script, sources: Sequence[Source], request: Request) -> tuple[
     plain = not any(isinstance(select.source, Join | Aggregate) for select in plan.selects)
     stateless = plain and not script.derived and plan.order == "none" and not _is_sorted(plan)
     job = Job(
-        program=compile_plan(plan),
+        program=_placed(compile_plan(plan), request),
         lanes=lanes,
         by_key=by_key,
         idle=idle,
@@ -105,6 +111,13 @@ def check(script: Script, sources: Sequence[Source], request: Request) -> tuple[
     return job, plans
 
 
+def _placed(program: Program, request: Request) -> Program:
+    """The program with the design that is asked for, checked."""
+    choice = FlowChoice(design=request.design)
+    check_joins(choice, program)
+    return program.placed(choice)
+
+
 def bind_script(
     script: Script, streams: Sequence[Stream], bounded: bool, order_column: str | None
 ) -> Plans:
@@ -113,8 +126,7 @@ def bind_script(
     derived: dict[str, Plan] = {}
     for statement in script.derived:
         plan = bind(statement.query, catalog, order_column=order_column)
-        ends = all(scan.stream.bounded for scan in plan.scans)
-        catalog.add(Stream.of(statement.name, plan.schema, bounded=ends, derived=True))
+        catalog.add(derived_stream(statement.name, plan))
         derived[statement.name] = plan
     return Plans(derived, bind(script.query, catalog, order_column=order_column))
 
@@ -130,7 +142,7 @@ def _is_sorted(plan: Plan) -> bool:
     return bool(plan.sort) or plan.limit is not None
 
 
-def _match(script: Script, sources: Sequence[Source]) -> list[Source]:
+def _match(script: Script, sources: Sequence[DataFrameStream]) -> list[DataFrameStream]:
     """The sources in the order in which the script names them; each must be named."""
     given = {source.name.lower(): source for source in sources}
     derived = {statement.name.lower(): statement.name for statement in script.derived}
@@ -167,20 +179,21 @@ def _match(script: Script, sources: Sequence[Source]) -> list[Source]:
     return [given[name.lower()] for name in script.reads]
 
 
-def _check_bounded(sources: Sequence[Source]) -> None:
+def _check_bounded(sources: Sequence[DataFrameStream]) -> None:
     bounded = [source.name for source in sources if source.bounded]
     if bounded and len(bounded) < len(sources):
         streaming = next(source.name for source in sources if not source.bounded)
+        every = "both" if len(sources) == 2 else "all"
         raise InputError(
             f"{bounded[0]} is a static DataFrame and {streaming} a streaming one: a window over a "
             "table that does not move has no meaning",
-            f"Read {bounded[0]} with spark.readStream, or read both with spark.read, or join the "
-            "table with the result in Spark.",
+            f"Read {bounded[0]} with spark.readStream, or read {every} with spark.read, or join "
+            "the table with the result in Spark.",
         )
 
 
 def _order_names(
-    sources: Sequence[Source], order_by: str | Mapping[str, str] | None
+    sources: Sequence[DataFrameStream], order_by: str | Mapping[str, str] | None
 ) -> dict[str, str]:
     """The order column of each stream, by the stream's name; empty without any."""
     if order_by is None:
@@ -247,7 +260,7 @@ def _waits(plans: Plans, request: Request) -> bool:
                 "trigger by trigger, in the order of their content, with merge='arrival'.",
             )
         return True
-    if request.idle is not None:
+    if request.idle_timeout is not None:
         raise InputError(
             "idle_timeout has no effect: no stream of this query waits for another",
             "Leave it out.",
@@ -256,7 +269,7 @@ def _waits(plans: Plans, request: Request) -> bool:
 
 
 def _needed_columns(
-    source: Source, plans: Plans, order: Mapping[str, str], letters: bool, by_key: bool
+    source: DataFrameStream, plans: Plans, order: Mapping[str, str], letters: bool, by_key: bool
 ) -> Stream:
     """The stream with the needed columns; letters need all columns."""
     stream = source.stream
@@ -358,9 +371,9 @@ def _punctuated_times(select: Select, known: Mapping[str, set[str | None]]) -> I
             borders = len(source.keys) + len(source.calls)
             yield isinstance(source.window, Sliding) and column.index >= borders
         elif isinstance(source, Join):
-            scans = (source.left, source.right)
+            scans = source.inputs
             time = scans[column.side].time
-            # The punctuations of a join need those of both sides.
+            # The punctuations of a join need those of all inputs.
             timed = all(isinstance(scan.window, Range) for scan in scans)
             yield timed and time is not None and time.name == column.name
         else:
@@ -413,7 +426,7 @@ def _own_order(stream: Stream, time: str) -> OrderColumn | None:
         return None
 
 
-def _delay(plans: Plans, source: Source, column: OrderColumn | None) -> int:
+def _delay(plans: Plans, source: DataFrameStream, column: OrderColumn | None) -> int:
     """How far the keys may be out of order: by the watermark, and by SLACK on the same column."""
     if column is None:
         return 0
@@ -461,17 +474,15 @@ class Ready:
     explained: str
 
 
-def prepare(
-    script: Script, frames: Mapping[str, DataFrame], asked: Request, asked_cores: int | None
-) -> Ready:
+def prepare(script: Script, frames: Mapping[str, DataFrame], asked: Request) -> Ready:
     """Check the query over the DataFrames that it is given; every error comes from here."""
     chained = unfold(script, frames, asked)
     given, request = chained.given, chained.request
     session = next(iter(given.values())).sparkSession
-    cores = parallelism(session) if asked_cores is None else asked_cores
+    cores = parallelism(session) if asked.cores is None else asked.cores
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     sources = [
-        Source(key, df.schema, not df.isStreaming, zone, watermark_of(df))
+        DataFrameStream(key, df.schema, not df.isStreaming, zone, watermark_of(df))
         for key, df in given.items()
     ]
     job, plans = check(chained.script, sources, request)

@@ -79,9 +79,7 @@ def parse_script(text: str) -> Script:
 def references(query: QueryText) -> Iterator[StreamReference]:
     """The streams in the query's FROM, in its order."""
     for select in query.ast.selects:
-        yield select.left
-        if select.join is not None:
-            yield select.join.right
+        yield from select.references
 
 
 def names_read(query: QueryText) -> Iterator[str]:

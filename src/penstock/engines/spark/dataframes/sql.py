@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,15 +15,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.blocks.aggregate.partial_batch import PartialBatch
 from penstock.engines.spark.core.frames import cut, ipc, pack_partial
-from penstock.engines.spark.core.host import HostOptions
 from penstock.engines.spark.core.operator import CoreOperator
-from penstock.engines.spark.core.trigger import PARTS
+from penstock.engines.spark.core.trigger import PARTS, CoreOptions
 from penstock.engines.spark.core.workers import InWorker
 from penstock.engines.spark.dataframes.arguments import (
     Request,
-    check_cores,
-    check_name,
-    check_no_frames,
     check_text,
     frames_given,
 )
@@ -54,6 +50,9 @@ from penstock.engines.spark.dataframes.task import (
 )
 from penstock.engines.spark.dataframes.worker import LETTERS
 from penstock.engines.spark.resident.streaming_query import core_ids
+from penstock.errors import warn
+from penstock.program.choose.probe_order import cross_products
+from penstock.program.isa.flow import DesignName
 from penstock.sql.expressions import conjuncts
 from penstock.streams.batches import no_rows
 
@@ -80,6 +79,7 @@ def sql(
     letters: bool = False,
     output: Literal["append", "update"] = "append",
     name: str | None = None,
+    design: DesignName | None = None,
     **frames: DataFrame,
 ) -> DataFrame:
     """The rows of a continuous query over DataFrames, as a DataFrame.
@@ -111,11 +111,16 @@ def sql(
     name
         Under which the counts are found in the ``observedMetrics`` of the query's progress; by
         default ``penstock``, or ``penstock_2`` where a DataFrame that is read has that already.
+    design
+        How a core joins three and more streams: as in ``engine.install``.
     """
     caller = sys._getframe(1)
     place = Place(caller.f_code.co_filename, caller.f_lineno)
-    options = Options(order_by, merge, idle_timeout, cores, letters, output, name)
-    ready = _ready("pss.sql", query, streams, frames, options)
+    request = Request(order_by, merge, idle_timeout, cores, letters, output, name, design)
+    ready = _ready("pss.sql", query, streams, frames, request)
+    for program in (*(one for _, one in ready.job.derived), ready.job.program):
+        for warning in cross_products(program):
+            warn(warning)
     named = metrics_name(name, ready.chained.given)
     return remember(_result(ready, named, place), ready.chained, ready.job, ready.plan)
 
@@ -168,26 +173,15 @@ def explain(
     letters: bool = False,
     output: Literal["append", "update"] = "append",
     name: str | None = None,
+    design: DesignName | None = None,
     **frames: DataFrame,
 ) -> str:
     """The plan, program and kernel of a query over DataFrames, and how the cores share it.
 
     It takes what :func:`sql` takes, and starts nothing.
     """
-    options = Options(order_by, merge, idle_timeout, cores, letters, output, name)
-    return _ready("pss.explain", query, streams, frames, options).explained
-
-
-class Options(NamedTuple):
-    """The keywords of :func:`sql` that are no DataFrames, under their names."""
-
-    order_by: str | Mapping[str, str] | None
-    merge: str
-    idle_timeout: float | timedelta | None
-    cores: int | None
-    letters: bool
-    output: str
-    name: str | None
+    request = Request(order_by, merge, idle_timeout, cores, letters, output, name, design)
+    return _ready("pss.explain", query, streams, frames, request).explained
 
 
 def _ready(
@@ -195,18 +189,14 @@ def _ready(
     query: str,
     streams: Mapping[str, DataFrame] | None,
     frames: Mapping[str, DataFrame],
-    options: Options,
+    request: Request,
 ) -> Ready:
     """The query over the DataFrames, checked."""
     check_text(caller, query)
-    check_no_frames(caller, options._asdict())
-    order_by, merge, idle, cores, letters, output, name = options
-    request = Request(order_by, merge, idle, letters, output)
-    check_cores(cores)
-    check_name(name)
+    request.check(caller)
     script = parse_script(query)
     given = frames_given(caller, map(str.lower, script.reads), streams, frames)
-    return prepare(script, given, request, cores)
+    return prepare(script, given, request)
 
 
 def _processed(
@@ -218,7 +208,7 @@ def _processed(
         frame.mapInArrow(InWorker(pack_of(job, number, tuple(core_of))), PACKED)
         for number, frame in enumerate(inputs)
     ]
-    options = HostOptions(
+    options = CoreOptions(
         checkpoint=uuid.uuid4().hex,
         cores=cores,
         divided=job.keys is not None or job.partial is not None,

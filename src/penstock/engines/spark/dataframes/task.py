@@ -9,7 +9,7 @@ converts it back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -21,8 +21,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.engines.spark.core.frames import from_ipc, one_batch
-from penstock.engines.spark.core.host import HostOptions
-from penstock.engines.spark.core.trigger import PARTS, Output, Stopwatch
+from penstock.engines.spark.core.trigger import PARTS, CoreOptions, Output, Stopwatch
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import PLACE, cast, output_rows
 from penstock.engines.spark.dataframes.worker import Packed, Worker
@@ -133,28 +132,20 @@ class JobTask:
     """A job and its cores. With ``direct`` the rows of the result are rows of the operator."""
 
     job: Job
-    options: HostOptions
+    options: CoreOptions
     direct: Direct | None = None
 
     state_place = "checkpointLocation"
 
-    @property
-    def checkpoint(self) -> str:
-        return self.options.checkpoint
-
-    @property
-    def cores(self) -> int:
-        return self.options.cores
-
-    def start(self, core: int) -> Worker:
+    def start(self, options: CoreOptions) -> Worker:
         """A new worker."""
-        return Worker(self.job, replace(self.options, core=core))
+        return Worker(self.job, options)
 
     def refuse_cores(self, cores: int) -> StateError:
         """The error for state that another number of cores has written."""
         return StateError(
             f"the checkpoint was written with cores={cores}, and its windows are divided "
-            f"among so many; cores={self.cores} cannot read them",
+            f"among so many; cores={self.options.cores} cannot read them",
             f"Pass cores={cores}, or start with an empty checkpointLocation.",
         )
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.engines.shared.failure import load_failure
 from penstock.engines.shared.text_difference import difference
 from penstock.engines.spark.core.frames import from_ipc, joined, one_batch, unpack_partial
-from penstock.engines.spark.core.host import Host, HostOptions
-from penstock.engines.spark.core.trigger import Output, StateStore, Stopwatch
+from penstock.engines.spark.core.host import Host
+from penstock.engines.spark.core.trigger import CoreOptions, Output, StateStore, Stopwatch
 from penstock.engines.spark.dataframes.job import QUERY, Job, differs, is_same_query
 from penstock.engines.spark.dataframes.sequencer import Lane, SequenceStep, keys_of
 from penstock.errors import StateError
@@ -40,7 +40,7 @@ class Packed(NamedTuple):
 class Worker:
     """The blocks of one core, and the tuples that wait for their place in the order."""
 
-    def __init__(self, job: Job, options: HostOptions) -> None:
+    def __init__(self, job: Job, options: CoreOptions) -> None:
         self._job = job
         self._first = options.core == 0
         self._host = Host(options)
@@ -167,6 +167,10 @@ class Worker:
             )
         self._host.load(position, texts, chunks)
         self._sequencer.load(texts, chunks)
+
+    def close(self) -> None:
+        """Release the threads of the query."""
+        self._host.close()
 
 
 def _another(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -14,8 +14,12 @@ from penstock.blocks.aggregate.folding import foldable
 from penstock.blocks.run import Share
 from penstock.engines.spark.flow import decide_on_spark, explain_on_spark
 from penstock.program.choose.explain import Explained
-from penstock.program.choose.flow import FlowChoice
-from penstock.program.isa.block_instructions import AggregateRows, OrderRows, Program
+from penstock.program.isa.block_instructions import (
+    AggregateRows,
+    OrderRows,
+    OwnRows,
+    Program,
+)
 from penstock.sql.plan import Plan
 
 
@@ -63,16 +67,25 @@ def why_one_core(program: Program) -> str | None:
         return "it reads a derived stream, whose rows are in one order"
     if program.can_share:
         return None
+    own = [i.name for i in program.instructions if isinstance(i, OwnRows)]
+    if own:
+        return f"{own[0]} is a block of your own, which may need the order of all its tuples"
     aggregates = [i for i in program.instructions if isinstance(i, AggregateRows | OrderRows)]
     if aggregates:
         if foldable(program) is not None:
             return "an aggregate without GROUP BY has one group"
         what = "an aggregate" if isinstance(aggregates[0], AggregateRows) else "ORDER BY"
         return f"{what} sees every tuple in its order"
-    kinds = ", ".join(dict.fromkeys(join.kind for join in program.joins))
-    several = f"a union of {kinds} joins" if len(program.joins) > 1 else f"a {kinds} join"
-    why = "needs one order" if kinds == "inner" else "must know whom no core has matched"
-    return f"{several} {why}"
+    every = dict.fromkeys(kind for join in program.joins for kind in join.kinds)
+    kinds = ", ".join(kind for kind in every if kind != "inner" or len(every) == 1)
+    article = "an" if kinds.startswith("anti") else "a"
+    several = f"a union of {kinds} joins" if len(program.joins) > 1 else f"{article} {kinds} join"
+    if kinds != "inner":
+        return f"{several} must know whom no core has matched"
+    if len(program.joins) > 1 or len(program.joins[0].inputs) == 2:
+        return "a union with a join needs one order"
+    streams = len(program.joins[0].inputs)
+    return f"one core joins {streams} streams"
 
 
 def _reads_derived(program: Program) -> bool:
@@ -85,11 +98,9 @@ FOLDS = (
 )
 
 
-def explain_on_cores(
-    plan: Plan | None, program: Program, choice: FlowChoice, cores: int
-) -> Explained:
+def explain_on_cores(plan: Plan | None, program: Program, cores: int) -> Explained:
     """EXPLAIN on Spark: the plan, program, kernel, flow and distribution of a query."""
-    flow = decide_on_spark(choice, program, cores)
+    flow = decide_on_spark(program, cores)
     folds = (FOLDS,) if foldable(program) is not None else ()
-    said = (explain_on_spark(choice, flow, program), *folds, describe(program, cores))
+    said = (explain_on_spark(flow, program), *folds, describe(program, cores))
     return Explained(plan, program, flow, said)

@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.blocks.join.latency import Latency, latencies
 from penstock.engines.shared.pipeline import Tally
-from penstock.program.choose.flow import Flow
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Flow
 
 
 def join_cores(by_core: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -77,18 +77,20 @@ class RemoteBlocks:
             "expired_tuples": first.get("expired_tuples", []),
             **({"groups": _each(sum, said, "groups")} if "groups" in first else {}),
             **{name: _each(max, said, name) for name in aggregates},
+            **({"probe_orders": first["probe_orders"]} if "probe_orders" in first else {}),
             "cores": join_cores(self._by_core),
             "latency": self._latencies() if self.program.joins else {},
         }
 
     def _nothing_yet(self) -> dict[str, Any]:
         """The measures of a core before the first tuple."""
-        joins, aggregates = len(self.program.joins), len(self.program.aggregates)
+        windows = sum(len(join.inputs) for join in self.program.joins)
+        aggregates = len(self.program.aggregates)
         return {
             "tuples_in": {},
             "counts": {"rows_out": 0, "late": 0, "dead": 0},
-            "window_tuples": [0, 0] * joins,
-            "expired_tuples": [0, 0] * joins,
+            "window_tuples": [0] * windows,
+            "expired_tuples": [0] * windows,
             **{name: [0] * aggregates for name in ("groups", "panes", "modules", "windows_open")},
         }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.engines.spark.core.host import OUTPUT_SCHEMA, HostOptions, HostTask
+from penstock.engines.spark.core.host import OUTPUT_SCHEMA, HostTask
+from penstock.engines.spark.core.trigger import CoreOptions
 from penstock.engines.spark.resident.checkpoint import Checkpoint
 from penstock.errors import EngineFailure, PenstockError, StateError
 
@@ -31,7 +32,7 @@ class Resident:
         self,
         spark: SparkSession,
         checkpoint: Checkpoint,
-        options: HostOptions,
+        options: CoreOptions,
         rows_per_trigger: int,
         deliver: Callable[[int, pa.Table], None],
     ) -> None:
@@ -74,11 +75,6 @@ class Resident:
         """Spark's name for this run; another one after every restart."""
         self._stopped: PenstockError | None = None
         threading.Thread(target=self._watch, name="penstock", daemon=True).start()
-
-    @property
-    def query(self) -> Any:
-        """Spark's own handle, with its progress."""
-        return self._query
 
     def failure(self) -> PenstockError | None:
         """The error that has stopped the query; None if it runs."""

@@ -28,9 +28,9 @@ from penstock.engines.spark.core.frames import from_ipc, ipc, one_batch
 from penstock.engines.spark.state.column_chunks import ChunkStore, ColumnChunks
 from penstock.tuning import TUNING
 
-FORMAT = 4
+FORMAT = 5
 """Of the state store and the log; a checkpoint of another format is refused."""
-VERSIONS = {1: "0.1", 2: "0.1", 3: "0.2.0 before its release"}
+VERSIONS = {1: "0.1", 2: "0.1", 3: "0.2.0 before its release", 4: "0.2.0 before its release"}
 """The versions of Penstock that wrote older formats."""
 
 

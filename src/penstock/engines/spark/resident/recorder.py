@@ -19,8 +19,9 @@ from penstock.engines.spark.resident.distribution import why_one_core
 from penstock.engines.spark.resident.log import MEND, REGISTRY
 from penstock.engines.spark.resident.query import RemoteBlocks
 from penstock.errors import PenstockError, StateError, warn
-from penstock.program.choose.flow import Flow
+from penstock.program.choose.probe_order import cross_products
 from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import Flow
 from penstock.program.isa.instructions import (
     Change,
     CreateStream,
@@ -72,8 +73,6 @@ class Recorder:
         """Check a slice, apply its instruction or punctuations, and return its frames."""
         if piece.instruction is not None:
             piece = InputSlice([], self._instruct(piece.instruction))
-            if isinstance(piece.instruction, Install):
-                _warn_of_idle_cores(self._registry.queries[piece.instruction.query.lower()])
         else:
             self._registry.check(piece)
             piece, self._registry.furthest = self._registry.within_lead(piece)
@@ -186,8 +185,10 @@ class Recorder:
                 self._instruct(event)
 
 
-def _warn_of_idle_cores(query: Query[RemoteBlocks]) -> None:
-    """Warn of a query that can use only one of several cores."""
+def warn_of(query: Query[RemoteBlocks]) -> None:
+    """Warn of a query that can use only one of several cores, or makes every combination."""
+    for warning in cross_products(query.program):
+        warn(f"query {query.name!r}: {warning}")
     why = why_one_core(query.program)
     if query.pipeline.flow.cores > 1 and why is not None:
         warn(f"query {query.name!r} runs on one of {query.pipeline.flow.cores} cores: {why}")

@@ -15,7 +15,7 @@ from penstock.streams.schema import Stream
 
 
 @dataclass
-class Source:
+class StreamState:
     """A stream that is pushed to, or that a query derives.
 
     ``punctuations`` has the largest punctuation of each attribute, by its name in lower case. The

@@ -1,0 +1,1 @@
+"""Joins of three and more inputs."""

@@ -1,0 +1,702 @@
+"""``mjoin``: the join of three and more inputs in one block, exact whatever the batch.
+
+Why it is exact. All tuples of a batch are stored first. Then each probes the other windows as they
+were at its own arrival, one window after the other: a stage sees only tuples ranked before the
+arrival, and of a count window only the last ``w`` of those. So a combination is found at most once,
+from its youngest member, its *origin*. It is found, since its other members are older. Every two
+members meet the condition of a two-way join: a stage compares the new member with all that are
+bound. For time windows this is a range of times, which the kernel or the candidate range decides;
+where a count window meets a time window, the condition holds for one order of arrival only, and is
+checked on what a stage has found. The order of the stages does not matter for what is found; rows
+leave sorted by the rank of the origin and then by the members' numbers in the order of FROM.
+
+A window is swept once for all combinations of a batch (Najafi 2019 §6.4.7). No intermediate result
+is kept longer than that.
+
+A tree with outer, semi or anti joins begins with such an inner join, of its first inputs, perhaps
+of one. Its combinations go through the steps of the tree, which keep them
+(:mod:`penstock.blocks.multiway.combination_join`).
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.contract import (
+    LETTERS,
+    OUT,
+    Account,
+    Batch,
+    BlockId,
+    Instructions,
+    Measures,
+    Message,
+    Port,
+    Sent,
+    Site,
+    Traits,
+)
+from penstock.blocks.join.core_figures import one_core
+from penstock.blocks.join.latency import Latency
+from penstock.blocks.join.output import NEVER, OutputPunctuations, cut_off, standing
+from penstock.blocks.join.side import NO_KEYS, JoinSide
+from penstock.blocks.lateness import Admitted, admit
+from penstock.blocks.multiway.combination_join import (
+    AT_ONCE,
+    MET,
+    PHASES,
+    CombinationJoin,
+    Events,
+    Expiries,
+    Formed,
+    events_of,
+    in_row_order,
+    in_time,
+    nothing_formed,
+)
+from penstock.blocks.multiway.combination_search import (
+    Arrived,
+    Combinations,
+    CombinationSearch,
+    NewcomersView,
+    SearchProgram,
+    WindowView,
+    known,
+)
+from penstock.blocks.multiway.order_revision import ProbePaths
+from penstock.blocks.multiway.ranks import Ranks
+from penstock.blocks.multiway.stage import Entries, Ranges, Reading, Stage, window_ranges
+from penstock.blocks.multiway.stretch_search import StretchSearch
+from penstock.blocks.run import Run
+from penstock.blocks.state import BlockState
+from penstock.blocks.window.punctuator import Clock, Ticks
+from penstock.kernels.compiled import loader
+from penstock.kernels.expressions.evaluate import select
+from penstock.kernels.expressions.vector import Failures
+from penstock.kernels.predicate.dictionary import Dictionary
+from penstock.program.choose.probe_order import (
+    JoinTerms,
+    ProbeOrder,
+    ProbeStage,
+    probe_order,
+    step_stage,
+)
+from penstock.program.isa.block_instructions import JoinStreams
+from penstock.program.isa.flow import Flow
+from penstock.sql.expressions import conjunction
+from penstock.streams.windows import Range, Rows
+from penstock.tuning import TUNING
+
+Indices = npt.NDArray[np.int64]
+
+
+def no_combination_search(flow: Flow | None) -> CombinationSearch | None:
+    """None: the block finds the combinations itself."""
+
+
+class MultiwayBlock:
+    """Windows of three and more inputs, and a predicate over any of them.
+
+    With a flow for which ``combination_search_of`` makes a design, the design's units probe the
+    windows; else the block does it.
+    """
+
+    inputs: Sequence[Port] = ("in",)
+    outputs: Sequence[Port] = ("out", "letters")
+
+    def __init__(
+        self,
+        number: BlockId,
+        combination_search_of: Callable[
+            [Flow | None], CombinationSearch | None
+        ] = no_combination_search,
+    ) -> None:
+        self.number = number
+        self._combination_search_of = combination_search_of
+        self._search: CombinationSearch | None = None
+        self._search_is_stale = True
+        self._own_search: StretchSearch | None = None
+        self.name = f"multiway join #{number}"
+        self._site: Site | None = None
+        self.failures = Failures()
+        self.latency = Latency()
+        self._compared = 0
+        self.matches = 0
+        self.sides: list[JoinSide] = []
+
+    def step(self, port: Port, message: Message) -> Iterator[Sent]:
+        """Take a batch with a run of each input, or an instruction."""
+        if isinstance(message, Batch) and self._site is not None:
+            yield from self._take(message)
+        elif isinstance(message, Instructions) and self.number in message.bodies:
+            body = message.bodies[self.number]
+            first = self._site is None
+            if first:
+                self._begin(body, message.site)
+            self._program(body)
+            yield OUT, message
+            if not first:
+                for run in self._settle(message.position):
+                    yield OUT, message.made(run)
+        else:
+            yield OUT, message
+
+    # -- programming ------------------------------------------------------------------------
+
+    def _begin(self, instruction: JoinStreams, site: Site) -> None:
+        """Take the first instruction."""
+        self._site = site
+        self._core = instruction.core
+        if not instruction.steps:
+            # A design finds the combinations of all inputs.
+            self._search = self._combination_search_of(site.flow)
+        self.clock = Clock(instruction.float_clock)
+        self._streams = instruction.streams
+        self.sides = [
+            JoinSide(i, schema, self.clock, self.failures)
+            for i, schema in enumerate(instruction.schemas)
+        ]
+        self.late = [0] * len(self.sides)
+        for side in self.sides:
+            side.track(False, True)
+        self._output_punctuations = OutputPunctuations(
+            "inner", self.sides, self.clock, site.is_read
+        )
+        self._joins = [
+            CombinationJoin(
+                number, step.kind, self.sides, self.clock, self._entries_of, self.failures,
+                self._note,
+            )
+            for number, step in enumerate(instruction.steps, start=self._core)
+        ]  # fmt: skip
+
+    def _program(self, instruction: JoinStreams) -> None:
+        """Take another predicate, output columns or window sizes; the windows stay."""
+        assert self._site is not None
+        self._instruction = instruction
+        self._load = loader(self._site.compiles)
+        self.columns = self._output_punctuations.columns = instruction.columns
+        nothing = np.empty(0, np.int64)
+        self._nothing = self._rows([nothing] * len(self.sides), nothing)
+        self._kernel = instruction.kernel
+        if instruction.kernel != "nested-loop" and not instruction.kernel_is_forced:
+            self._kernel = "auto"
+        self._terms = JoinTerms(instruction)
+        self._paths = ProbePaths(self._search_program())
+        for side in self.sides:
+            before = side.time
+            side.set_window(instruction.windows[side.index], instruction.times[side.index])
+            if before is not None and side.time is not None and before.factor != side.time.factor:
+                ratio = int(side.time.factor) // int(before.factor)
+                self._output_punctuations.rescale(side, ratio)
+        for join in self._joins:
+            plan = step_stage(instruction, join.number)
+            join.program(self._stage(plan, join.number > self._core), self._kernel)
+        self._set_lags()
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Forget all keys; those of stored tuples are computed again when a stage needs them."""
+        self._compared += self._own_comparisons
+        self.dictionary = Dictionary()
+        self._entries: dict[tuple[Any, ...], Entries] = {}
+        self._own_search = StretchSearch(
+            self._search_program(), self._paths.of, self._entries_of, self.dictionary, self.failures
+        )
+        self._paths.searched_anew()
+        self._search_is_stale = True
+        for join in self._joins:
+            join.rebuild(self.dictionary)
+
+    def _search_program(self) -> SearchProgram:
+        """The join as a search sees it."""
+
+        def order(origin: int) -> ProbeOrder:
+            return probe_order(self._instruction, self._terms, origin)
+
+        return SearchProgram(
+            self.sides[: self._core],
+            self._terms,
+            order,
+            self._kernel,
+            self._stage,
+            self._begun,
+            self._extend,
+            self._meet,
+        )
+
+    def _set_lags(self) -> None:
+        """Let the inputs after the first step keep their tuples for decisions to come.
+
+        A combination that meets a tuple is decided when a window of one of its members has passed.
+        """
+        for join in self._joins[1:]:
+            windows = [side.window for side in self.sides[: join.number]]
+            sizes = [window.size for window in windows if isinstance(window, Range)]
+            self.sides[join.number].lag = max(sizes, default=0)
+
+    def _stage(self, plan: ProbeStage, padded: bool = False) -> Stage:
+        """A stage; times are bounded above if members of time windows probe a time window."""
+        is_timed = all(
+            any(isinstance(self.sides[i].window, Range) for i in inputs)
+            for inputs in ((plan.input,), plan.bound)
+        )
+        return Stage(plan, self._load, is_timed, padded)
+
+    def _entries_of(self, stage: Stage) -> Entries:
+        found = self._entries.get(stage.identity)
+        if found is None:
+            side = self.sides[stage.input]
+            found = Entries(stage.predicate, self._kernel, side, self.dictionary)
+            self._entries[stage.identity] = found
+        return found
+
+    def _settle(self, position: int) -> Iterator[Run]:
+        """Cut the windows to their new sizes; what that makes expire comes out at ``position``."""
+        if self._joins:
+            yield from self._cut_off(position)
+        self._forget()
+        for side in self.sides:
+            side.fit()
+        yield replace(self._nothing, controls=tuple(self._output_punctuations.now(position)))
+
+    def _cut_off(self, position: int) -> Iterator[Run]:
+        """The rows of combinations and tuples that smaller windows make expire."""
+        nothing = np.empty(0, np.int64)
+        expiries = []
+        for side in self.sides:
+            side.newest = 0
+            gone = cut_off(side, [other for other in self.sides if other is not side])
+            before = np.full(len(gone), -1, np.int64)
+            expiries.append(Expiries(side.rows.first, before, np.where(gone, 0, NEVER)))
+        events = Events(
+            [nothing] * len(self.sides), lambda ranks, _: np.zeros_like(ranks), expiries
+        )
+        for formed in self._joined([(nothing_formed(self._core), 0, PHASES)], events):
+            yield self._rows(formed.members, np.full(len(formed), position, np.int64))
+
+    # -- a batch ----------------------------------------------------------------------------
+
+    def _take(self, message: Batch) -> Iterator[Sent]:
+        """Give the rows of a batch in order, in steps of a bounded size."""
+        began = time.monotonic_ns()
+        before = [(side.ended, side.punctuator.punctuation) for side in self.sides]
+        if len(self.dictionary) > TUNING.smallest_dictionary:
+            self._tidy_dictionary()
+        search = self._search
+        if search is not None and (self._search_is_stale or search.is_wasteful):
+            search.program(self._search_program())
+            self._search_is_stale = False
+        admitted = [
+            self._admit(side, run) for side, run in zip(self.sides, message.runs, strict=True)
+        ]
+        arrived = Arrived(admitted, Ranks(admitted), [b for _, b in before])
+        for found, ranks in self._outcome(arrived, before):
+            self.matches += len(ranks)
+            self.latency.visiting.add(time.monotonic_ns() - began, len(ranks))
+            positions = arrived.ranks.positions(ranks)
+            yield OUT, message.made(self._rows(found, positions), False)
+        controls = self._output_punctuations.controls(admitted, arrived.ranks, before)
+        self._forget()
+        tuples = sum(one.batch.num_rows for one in admitted)
+        self.latency.processing.add(time.monotonic_ns() - began, tuples)
+        for one in admitted:
+            for letters in one.letters:
+                yield LETTERS, letters
+        yield OUT, message.made(replace(self._nothing, controls=controls), True)
+
+    def _outcome(
+        self, arrived: Arrived, before: Sequence[tuple[bool, int | float]]
+    ) -> Iterator[tuple[Sequence[Indices], Indices]]:
+        """The members of each row of a batch and its rank, in order, in pieces."""
+        if self._joins:
+            pieces = (
+                (Formed(found.ranks * PHASES + MET, tuple(map(known, found.members))), start, bound)
+                for found, start, bound in self._pieces(arrived)
+            )
+            events = events_of(self.sides, arrived, before)
+            yield from ((f.members, f.ranks) for f in self._joined(pieces, events))
+            return
+        found = (piece for piece, _, _ in self._pieces(arrived))
+        for one in found if self._search is None else self._search.take(arrived):
+            if len(one):
+                yield tuple(map(known, one.members)), one.ranks
+
+    def _joined(
+        self, pieces: Iterable[tuple[Formed, int, int]], events: Events
+    ) -> Iterator[Formed]:
+        """What the steps of a tree make of the combinations of its first inputs, in order."""
+        for join in self._joins:
+            join.begin(events)
+        for join in self._joins:
+            pieces = self._through_step(join, pieces)
+        for formed, _, _ in pieces:
+            if len(formed):
+                yield in_row_order(formed, self.sides)
+        for join in self._joins:
+            join.finish()
+
+    def _through_step(
+        self, join: CombinationJoin, pieces: Iterable[tuple[Formed, int, int]]
+    ) -> Iterator[tuple[Formed, int, int]]:
+        for formed, start, bound in pieces:
+            yield from join.take(formed, start, bound)
+
+    def _admit(self, side: JoinSide, run: Run | None) -> Admitted:
+        """Judge an input's tuples and store those in time."""
+        assert run is not None
+        admitted = admit(side, run, self._streams[side.index])
+        self.late[side.index] += len(run) - admitted.batch.num_rows
+        side.newest = 0
+        if admitted.batch.num_rows:
+            side.append(admitted.batch, admitted.times, admitted.keys, NO_KEYS)
+            for entries in self._entries_over(side.index):
+                entries.append(admitted.batch, self.failures)
+        return admitted
+
+    def _entries_over(self, input: int) -> list[Entries]:
+        return [entries for key, entries in self._entries.items() if key[0] == input]
+
+    def _tidy_dictionary(self) -> None:
+        """Start a new dictionary once most of its values are of expired tuples."""
+        if len(self.dictionary) > 4 * sum(len(side.rows) for side in self.sides):
+            self._rebuild()
+
+    def _forget(self) -> None:
+        """Drop expired tuples."""
+        for side in self.sides:
+            others = [s for s in self.sides if s is not side or side.lag is not None]
+            side.forget(*others)
+            for entries in self._entries_over(side.index):
+                entries.drop_before(side.rows.first)
+            if side.is_mostly_expired():
+                first, numbers = side.rows.first, side.pack()
+                for join in self._joins:
+                    join.renumber(side.index, first, numbers)
+                self._search_is_stale = True
+                for identity in [key for key in self._entries if key[0] == side.index]:
+                    del self._entries[identity]
+
+    # -- combinations -----------------------------------------------------------------------
+
+    def _pieces(self, arrived: Arrived) -> Iterator[tuple[Combinations, int, int]]:
+        """The combinations of the inner join in a batch, in order, in pieces of a bounded size.
+
+        Each with its first rank, and the moment before which all have come.
+        """
+        search = self._own_search
+        assert search is not None
+        if self._paths.revise(arrived, [search]):
+            used = self._paths.identities | {join.stage.identity for join in self._joins}
+            for identity in self._entries.keys() - used:
+                del self._entries[identity]
+        for found, start, end in search.pieces(arrived, 0, arrived.ranks.count):
+            yield found, start, start * PHASES + AT_ONCE if end is None else end * PHASES
+
+    def _begun(
+        self, arrived: Arrived, order: ProbeOrder, start: int, stop: int, failures: Failures
+    ) -> Combinations:
+        """The arrivals of an origin in a stretch of ranks, if they pass what is asked of them."""
+        side, ranks = self.sides[order.origin], arrived.ranks.tuples[order.origin]
+        a, b = np.searchsorted(ranks, (start, stop)).tolist()
+        seqs = np.arange(a, b) + (side.rows.next - side.newest)
+        chosen = ranks[a:b]
+        members: list[Indices | None] = [None] * len(self.sides)
+        members[order.origin] = seqs
+        if order.filter and len(seqs):
+            reading = Reading.of([conjunction(order.filter)])
+            inputs = reading.inputs(self.sides, members, len(seqs))
+            passed = np.flatnonzero(select(inputs, reading.expressions[0], failures))
+            members[order.origin], chosen = seqs[passed], chosen[passed]
+        return Combinations(chosen, tuple(members))
+
+    def _extend(
+        self,
+        arrived: Arrived,
+        origin: int,
+        stage: Stage,
+        given: Combinations,
+        most: int | None,
+        view: WindowView,
+    ) -> Combinations | None:
+        """The combinations with a member of a window as it is seen; None if there are too many."""
+        entries = view.entries
+        ranges = self._ranges(arrived, origin, stage, given, view.seen)
+        ranges = entries.candidates(ranges, view.first, view.after)
+        found = stage.search(
+            entries, self.sides, given.members, ranges, most, view.dictionary,
+            view.failures, view.note,
+        )  # fmt: skip
+        if found is None:
+            return None
+        chosen, partners = found >> 32, found & 0xFFFFFFFF
+        made = given.extended(chosen, stage.input, entries.numbers(partners))
+        return self._in_time(origin, stage, made)
+
+    def _meet(
+        self,
+        arrived: Arrived,
+        stage: Stage,
+        given: Combinations,
+        most: int | None,
+        view: NewcomersView,
+    ) -> Combinations | None:
+        """The combinations with a new tuple for which all members are live; None if too many.
+
+        It finds what :meth:`_extend` finds from the new tuple on, if the given combinations are all
+        that satisfy the terms among themselves.
+        """
+        ranges = self._newcomers(arrived, stage, given, view)
+        found = stage.search(
+            view.entries, self.sides, given.members, ranges, most, view.dictionary,
+            view.failures, view.note,
+        )  # fmt: skip
+        if found is None:
+            return None
+        chosen, partners = found >> 32, found & 0xFFFFFFFF
+        made = given.extended(chosen, stage.input, view.entries.numbers(partners))
+        ranks = arrived.ranks.tuples[stage.input][partners + view.span[0]]
+        return self._unexpired(arrived, stage, replace(made, ranks=ranks))
+
+    def _note(self, comparisons: int) -> None:
+        self._compared += comparisons
+
+    @property
+    def comparisons(self) -> int:
+        """How often a predicate has been evaluated for a combination and a tuple."""
+        elsewhere = 0 if self._search is None else self._search.comparisons
+        return self._compared + self._own_comparisons + elsewhere
+
+    @property
+    def _own_comparisons(self) -> int:
+        """Those since the keys were last computed anew, by the block itself."""
+        return 0 if self._own_search is None else self._own_search.comparisons
+
+    # -- which tuples are live for a combination ------------------------------------------------
+
+    def _ranges(
+        self, arrived: Arrived, origin: int, stage: Stage, given: Combinations, seen: Indices
+    ) -> Ranges:
+        """The candidates of a stage, as indices of entries.
+
+        ``seen`` are how many of the batch's tuples of its window each combination may see.
+        """
+        side = self.sides[stage.input]
+        return window_ranges(side, seen, lambda: self._reach(arrived, origin, stage, given))
+
+    def _reach(
+        self, arrived: Arrived, origin: int, stage: Stage, given: Combinations
+    ) -> tuple[Ticks, Ticks | None]:
+        """What the expiry of a tuple of a time window must be above, and its time below."""
+        lower: list[Ticks] = []
+        upper: list[Ticks] = []
+        for number in stage.bound:
+            side, seqs = self.sides[number], given.members[number]
+            assert seqs is not None
+            where = seqs - side.rows.first
+            if isinstance(side.window, Range):
+                lower.append(side.times.view()[where])
+                upper.append(side.expiry.view()[where])
+            elif number == origin:
+                lower.append(side.times.view()[where])
+                lower.append(self._punctuated(arrived, stage.input, given.ranks))
+        top = functools.reduce(np.minimum, upper) if upper else None
+        return functools.reduce(np.maximum, lower), top
+
+    def _punctuated(self, arrived: Arrived, input: int, ranks: Indices) -> Ticks:
+        """The smallest punctuation of the inputs but one before each rank.
+
+        A tuple of that input has expired when all others' punctuations have reached its expiry. A
+        tuple of a time window is never before its punctuation; one of a count window may be.
+        """
+        found = [
+            standing(ranks, arrived.ranks.steps(number, admitted), before)
+            for number, (admitted, before) in enumerate(
+                zip(arrived.admitted, arrived.punctuations_before, strict=True)
+            )
+            if number != input
+        ]
+        return functools.reduce(np.minimum, found)
+
+    def _in_time(self, origin: int, stage: Stage, made: Combinations) -> Combinations:
+        """Leave out combinations in which a count window's tuple came too late for a time window's.
+
+        The origin is the youngest and has been judged.
+        """
+        new = self.sides[stage.input]
+        keeps: npt.NDArray[np.bool_] | None = None
+        for number in stage.bound:
+            old = self.sides[number]
+            if number == origin or isinstance(old.window, Range) == isinstance(new.window, Range):
+                continue
+            one, other = known(made.members[number]), known(made.members[stage.input])
+            fits = in_time(old, new, one, other)
+            keeps = fits if keeps is None else keeps & fits
+        if keeps is None or keeps.all():
+            return made
+        chosen = np.flatnonzero(keeps)
+        seqs = made.members[stage.input]
+        assert seqs is not None
+        return made.extended(chosen, stage.input, seqs[chosen])
+
+    def _newcomers(
+        self, arrived: Arrived, stage: Stage, given: Combinations, view: NewcomersView
+    ) -> Ranges:
+        """The new tuples for which all members of a combination are live, as indices of entries.
+
+        They come after its youngest member, and before the tuple that pushes one out of a count
+        window. If their own window is no time window, times are left to :meth:`_unexpired`.
+        """
+        side, (start, stop) = self.sides[stage.input], view.span
+        ranks = arrived.ranks.tuples[stage.input][start:stop]
+        lo = np.searchsorted(ranks, given.ranks)
+        hi = np.full(len(given), stop - start)
+        timed: list[tuple[JoinSide, Indices]] = []
+        for number in stage.bound:
+            member, seqs = self.sides[number], known(given.members[number])
+            if isinstance(member.window, Rows):
+                pushing = seqs + (member.window.size - (member.rows.next - member.newest))
+                # After the batch's ranks, one for all that is not pushed out by this batch.
+                ends = np.append(arrived.ranks.tuples[number], arrived.ranks.count)
+                last = ends[np.clip(pushing, 0, member.newest)]
+                hi = np.minimum(hi, np.where(pushing < 0, 0, np.searchsorted(ranks, last)))
+            elif isinstance(member.window, Range):
+                timed.append((member, seqs - member.rows.first))
+        if not timed or not isinstance(side.window, Range):
+            return Ranges(lo, np.maximum(lo, hi))
+        lower = functools.reduce(np.maximum, (one.times.view()[at] for one, at in timed))
+        upper = functools.reduce(np.minimum, (one.expiry.view()[at] for one, at in timed))
+        if not side.in_order:
+            return Ranges(lo, np.maximum(lo, hi), lower, upper)
+        first = len(side.rows) - side.newest + start
+        entries = slice(first, first + stop - start)
+        lo = np.maximum(lo, side.expiry.view()[entries].searchsorted(lower, side="right"))
+        hi = np.minimum(hi, side.times.view()[entries].searchsorted(upper))
+        return Ranges(lo, np.maximum(lo, hi))
+
+    def _unexpired(self, arrived: Arrived, stage: Stage, made: Combinations) -> Combinations:
+        """Leave out combinations whose new tuple came too late for a member of a time window.
+
+        If its own window is a time window, the search has judged it.
+        """
+        new = self.sides[stage.input]
+        timed = [n for n in stage.bound if isinstance(self.sides[n].window, Range)]
+        if isinstance(new.window, Range) or not timed or not len(made):
+            return made
+        seqs = known(made.members[stage.input])
+        times = new.times.view()[seqs - new.rows.first]
+        keeps = np.ones(len(made), np.bool_)
+        for number in timed:
+            side = self.sides[number]
+            expiry = side.expiry.view()[known(made.members[number]) - side.rows.first]
+            keeps &= (expiry > times) & (expiry > self._punctuated(arrived, number, made.ranks))
+        chosen = np.flatnonzero(keeps)
+        return made.extended(chosen, stage.input, seqs[chosen])
+
+    # -- output -----------------------------------------------------------------------------
+
+    def _rows(self, members: Sequence[Indices], positions: Indices) -> Run:
+        """Gather the rows of combinations, which are at these positions."""
+        padded = bool(self._joins)
+        inputs = [
+            side.rows.take(seqs, columns, padded)
+            for side, seqs, columns in zip(self.sides, members, self.columns, strict=True)
+        ]
+        return Run(tuple(inputs), positions)
+
+    # -- questions --------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the windows and their keys."""
+        elsewhere = 0 if self._search is None else self._search.nbytes
+        own = sum(entries.nbytes for entries in self._entries.values())
+        own += sum(join.nbytes for join in self._joins)
+        return sum(side.nbytes for side in self.sides) + own + elsewhere
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernel that searches each window, as chosen by now."""
+        if self._search is not None:
+            cores = self._search.measures()["cores"]
+            return tuple(kernel for core in cores for kernel in core["kernels"])
+        found = [[e.kernel for e in self._entries_over(side.index)] for side in self.sides]
+        return tuple(names[0] if names else "nested-loop" for names in found)
+
+    def measures(self) -> Measures:
+        """The counts of the block, and the size of its windows."""
+        return {
+            "expression_failures": self._failed_expressions,
+            "comparisons": self.comparisons,
+            "kernels": [self.kernels],
+            "matches": self.matches,
+            "window_tuples": [len(side.rows) for side in self.sides],
+            "expired_tuples": [side.rows.first for side in self.sides],
+            "window_bytes": self.nbytes,
+            "cores": [one_core(self)] if self._search is None else self._search.measures()["cores"],
+            "latency": [self.latency],
+            "probe_orders": self._probe_orders,
+        }
+
+    @property
+    def _probe_orders(self) -> list[str]:
+        """The orders in use; none of a design that has paths of its own."""
+        if self._search is None:
+            return self._paths.explained()
+        found: list[str] = self._search.measures().get("probe_orders", [])
+        return found
+
+    @property
+    def _failed_expressions(self) -> int:
+        elsewhere = 0 if self._search is None else self._search.failed_expressions
+        return self.failures.count + elsewhere
+
+    def traits(self) -> Traits:
+        """It holds tuples."""
+        return Traits("tuples", self._account)
+
+    def _account(self, slot: int) -> Account:
+        first, after = self.sides[slot].rows.span.tolist()
+        return Account(True, after - first, first, self.late[slot])
+
+    def save(self) -> BlockState:
+        """The windows, the punctuations, and the counts. Keys and indexes are rebuilt."""
+        state = BlockState(
+            {
+                "failures": self._failed_expressions,
+                "output_punctuations": self._output_punctuations.in_force,
+                "comparisons": self.comparisons,
+                "matches": self.matches,
+                "late": list(self.late),
+            }
+        )
+        for side in self.sides:
+            side.save(state)
+        for join in self._joins:
+            join.save(state)
+        return state
+
+    def restore(self, state: BlockState) -> None:
+        """Go on from a saved state, under the program that the block has."""
+        for side in self.sides:
+            side.load(state)
+        for join in self._joins:
+            join.load(state)
+        self._rebuild()
+        values: dict[str, Any] = state.values
+        self._output_punctuations.in_force = list(values["output_punctuations"])
+        self.failures.count = values["failures"]
+        self._compared, self.matches = values["comparisons"], values["matches"]
+        self.late = list(values["late"])
+
+    def close(self) -> None:
+        """Stop the threads of its design."""
+        if self._search is not None:
+            self._search.close()

@@ -1,0 +1,87 @@
+"""The order of the events of a batch of any number of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.blocks.lateness import INPUT_BITS, Admitted
+from penstock.blocks.window.punctuator import Ticks
+from penstock.kernels.merging import count_below, rank_alone
+from penstock.kernels.probe.buckets import gathered
+
+Indices = npt.NDArray[np.int64]
+FEW = 8
+"""A binary search is faster than a merge for one event or fewer per this many tuples."""
+
+
+class Ranks:
+    """Every admitted tuple and every control has a rank, ``0 .. count - 1``.
+
+    Parameters
+    ----------
+    admitted
+        What was admitted of each input.
+
+    ``tuples`` are the ranks of each input's tuples, ``controls`` those of its punctuations and end.
+    """
+
+    tuples: list[Indices]
+
+    def __init__(self, admitted: Sequence[Admitted]) -> None:
+        self.count = sum(len(one.keys) for one in admitted)
+        self.controls = [one.control_keys for one in admitted]
+        self._at: Indices | int = 0
+        if any(map(len, self.controls)) or not self._rank_densely(admitted):
+            self._rank_by_keys(admitted)
+
+    def _rank_densely(self, admitted: Sequence[Admitted]) -> bool:
+        """Rank tuples by position if these follow one another without a tie; False if not."""
+        positions = [one.positions for one in admitted]
+        self._at = min((int(one[0]) for one in positions if len(one)), default=0)
+        self.tuples = [np.empty(len(one), np.int64) for one in positions]
+        taken = np.zeros(self.count, np.bool_)
+        each = zip(positions, self.tuples, strict=True)
+        return all(rank_alone(one, self._at, taken, ranks) for one, ranks in each)
+
+    def _rank_by_keys(self, admitted: Sequence[Admitted]) -> None:
+        keys = [one.keys for one in admitted]
+        controls = np.unique(np.concatenate(self.controls))
+        events = np.concatenate([*keys, controls])
+        # Stable: tuples of one input at one position stay in their order.
+        order = np.argsort(events, kind="stable")
+        ranks = np.empty(len(events), np.int64)
+        ranks[order] = np.arange(len(events))
+        *self.tuples, control_ranks = np.split(ranks, np.cumsum([len(one) for one in keys]))
+        self.controls = [control_ranks[np.searchsorted(controls, one)] for one in self.controls]
+        self.count = len(events)
+        self._at = events[order] >> INPUT_BITS
+
+    def seen(self, ranks: Indices, input: int) -> Indices:
+        """How many of the batch's tuples of an input are ranked before each of these events.
+
+        The ranks never fall.
+        """
+        tuples = self.tuples[input]
+        if len(ranks) < len(tuples) // FEW:
+            return np.searchsorted(tuples, ranks)
+        seen = np.empty(len(ranks), np.int64)
+        count_below(tuples, ranks, seen)
+        return seen
+
+    def positions(self, ranks: Indices) -> Indices:
+        """The positions of the events with these ranks."""
+        at = self._at
+        positions: Indices = ranks + at if isinstance(at, int) else gathered(at, ranks)
+        return positions
+
+    def steps(self, side: int, admitted: Admitted) -> tuple[Indices, Ticks]:
+        """The ranks that move an input's punctuation, and the punctuation after each."""
+        if admitted.after is None or not len(admitted.after):
+            return self.controls[side], admitted.control_punctuations
+        ranks = np.concatenate((self.tuples[side], self.controls[side]))
+        values = np.concatenate((admitted.after, admitted.control_punctuations))
+        order = np.argsort(ranks, kind="stable")
+        return ranks[order], values[order]

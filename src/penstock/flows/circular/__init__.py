@@ -1,0 +1,1 @@
+"""Circular-MJ: a stage per stream on a circular bus."""

@@ -1,0 +1,212 @@
+"""The order in which a tuple of each input of a multiway join probes the other windows.
+
+A tuple that arrives is the first member of a combination; each stage adds a member of one more
+input. A stage evaluates the terms of the predicate whose inputs are all bound by then. Equalities
+are transitive, so that ``a.k = b.k AND b.k = c.k`` links a with c too: the expressions of an
+*equality class* are all equal in a row, and a stage compares one of its input with one that is
+bound.
+
+The next input is one that an equality links with those that are bound, else one that any term
+links, else any; among those the one with the smallest count window, else the first in FROM.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.program.isa.block_instructions import JoinStreams, Program
+from penstock.sql.expressions import TRUE, Call, Expression, conjuncts, sides
+from penstock.streams.display import listed
+from penstock.streams.windows import Rows
+
+EQUALITY, TERM, NOTHING = "equality", "condition", "cross product"
+"""How the input of a stage is linked with those that are bound."""
+
+
+@dataclass(frozen=True)
+class ProbeStage:
+    """One stage: the window that is probed, and what the new member must satisfy.
+
+    ``bound`` are the inputs that combinations have members of, the origin first; ``terms`` read
+    these and ``input``.
+    """
+
+    input: int
+    bound: tuple[int, ...]
+    terms: tuple[Expression, ...]
+    link: str
+
+
+@dataclass(frozen=True)
+class MatchRates:
+    """What a sample found: for each stage of an order, the partners of one combination.
+
+    None where no combination of the sample came so far.
+    """
+
+    tuples: int
+    rates: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class ProbeOrder:
+    """The stages of an origin, and the condition that a tuple of it must satisfy by itself."""
+
+    origin: int
+    filter: tuple[Expression, ...]
+    stages: tuple[ProbeStage, ...]
+
+
+class JoinTerms:
+    """The terms of a multiway join's predicate: equality classes, and the rest."""
+
+    def __init__(self, join: JoinStreams) -> None:
+        self.join = join
+        self.classes: list[list[Expression]] = []
+        self.others: list[Expression] = []
+        for term in (*conjuncts(join.compiled), *conjuncts(join.residual)):
+            if _is_equality(term):
+                assert isinstance(term, Call)
+                self._unite(*term.args)
+            else:
+                self.others.append(term)
+
+    def _unite(self, one: Expression, other: Expression) -> None:
+        found = [c for c in self.classes if one in c or other in c]
+        self.classes = [c for c in self.classes if c not in found]
+        merged = dict.fromkeys(e for c in found for e in c)
+        self.classes.append(list({**merged, one: None, other: None}))
+
+    def of_stage(self, input: int, bound: tuple[int, ...]) -> tuple[tuple[Expression, ...], str]:
+        """The terms that a stage evaluates, and how they link its input."""
+        terms: list[Expression] = []
+        link = NOTHING
+        for members in self.classes:
+            mine = [e for e in members if sides(e) == {input}]
+            known = [e for e in members if next(iter(sides(e))) in bound]
+            if known and mine:
+                link = EQUALITY
+            # All members of a class that are bound are equal already, so one of them is enough.
+            first, *rest = (*known[:1], *mine) or (TRUE,)
+            terms += [Call("eq", (first, one), pa.bool_()) for one in rest]
+        inside = {*bound, input}
+        linked = [t for t in self.others if input in sides(t) and sides(t) <= inside]
+        if linked and link == NOTHING:
+            link = TERM
+        own = conjuncts(self.join.filters[input])
+        return (*terms, *linked, *own), link
+
+    def of_origin(self, origin: int) -> tuple[Expression, ...]:
+        """What a tuple that arrives must satisfy by itself."""
+        return (*self.of_stage(origin, ())[0],)
+
+
+def _is_equality(term: Expression) -> bool:
+    """Whether it compares an expression of one input with one of another."""
+    if not isinstance(term, Call) or term.op != "eq":
+        return False
+    one, other = (sides(arg) for arg in term.args)
+    return len(one) == len(other) == 1 and one != other
+
+
+def probe_order(join: JoinStreams, terms: JoinTerms, origin: int) -> ProbeOrder:
+    """The order of an origin, as the predicate and the windows suggest it."""
+    rest = [i for i in range(join.core) if i != origin]
+    order: list[int] = []
+    while rest:
+        bound = (origin, *order)
+
+        def cost(input: int, bound: tuple[int, ...] = bound) -> tuple[int, float, int]:
+            link = (EQUALITY, TERM, NOTHING).index(terms.of_stage(input, bound)[1])
+            window = join.windows[input]
+            return link, window.size if isinstance(window, Rows) else float("inf"), input
+
+        best = min(rest, key=cost)
+        order.append(best)
+        rest.remove(best)
+    return staged(terms, origin, tuple(order))
+
+
+def staged(terms: JoinTerms, origin: int, order: tuple[int, ...]) -> ProbeOrder:
+    """The stages of an origin that probes in this order."""
+    stages = []
+    for number, input in enumerate(order):
+        bound = (origin, *order[:number])
+        stages.append(ProbeStage(input, bound, *terms.of_stage(input, bound)))
+    return ProbeOrder(origin, terms.of_origin(origin), tuple(stages))
+
+
+def step_stage(join: JoinStreams, number: int) -> ProbeStage:
+    """The stage by which combinations of the inputs before ``number`` probe that one's window."""
+    terms = conjuncts(join.steps[number - join.core].on)
+    across = [term for term in terms if len(sides(term)) > 1]
+    link = EQUALITY if any(map(_is_equality, across)) else TERM if across else NOTHING
+    return ProbeStage(number, tuple(range(number)), terms, link)
+
+
+def explain_orders(join: JoinStreams) -> list[str]:
+    """The lines of EXPLAIN about the probe order of each input; none for a join of two."""
+    if len(join.inputs) == 2:
+        return []
+    terms = JoinTerms(join)
+    lines = []
+    for origin in range(join.core if join.core > 1 else 0):
+        lines.append(explain_order(join, probe_order(join, terms, origin)))
+    for number, step in enumerate(join.steps, start=join.core):
+        what = "the tuples" if number == 1 else "the combinations"
+        hidden = [i for i, one in enumerate(join.steps, start=join.core) if one.hides]
+        left = listed(_named(join, input) for input in range(number) if input not in hidden)
+        link = _LINKS[step_stage(join, number).link]
+        lines.append(f"{step.kind} join: keeps {what} of {left}; {_named(join, number)} by {link}")
+    return lines
+
+
+def explain_order(join: JoinStreams, order: ProbeOrder, measured: MatchRates | None = None) -> str:
+    """The line of EXPLAIN about a probe order, with match rates where a sample measured them."""
+    rates = [None] * len(order.stages) if measured is None else measured.rates
+    path = []
+    for stage, rate in zip(order.stages, rates, strict=True):
+        found = "" if rate is None else f" ({rate:.3g} partners)"
+        path.append(f"{_named(join, stage.input)} by {_LINKS[stage.link]}{found}")
+    of = f"probe order of {_named(join, order.origin)}: {', then '.join(path)}"
+    return of if measured is None else f"{of}; measured with {measured.tuples} tuples"
+
+
+_LINKS = {EQUALITY: "an equality", TERM: "a condition", NOTHING: "nothing, all of it"}
+
+
+def cross_products(program: Program) -> list[str]:
+    """Warnings of joins that combine all tuples of some inputs."""
+    return [warning for warning in map(_cross_product, program.joins) if warning is not None]
+
+
+def _cross_product(join: JoinStreams) -> str | None:
+    """A warning if no condition links some inputs of three and more with the others; else None."""
+    if len(join.inputs) == 2:
+        return None
+    conditions = (join.compiled, join.residual, *(step.on for step in join.steps))
+    edges = [sides(term) for condition in conditions for term in conjuncts(condition)]
+    linked = {0}
+    while more := [edge for edge in edges if edge & linked and not edge <= linked]:
+        linked.update(*more)
+    apart = [_named(join, i) for i in range(len(join.inputs)) if i not in linked]
+    if not apart:
+        return None
+    sizes = [window.size if isinstance(window, Rows) else None for window in join.windows]
+    estimate = "as many rows as the other windows have combinations"
+    known = [size for size in sizes if size is not None]
+    if len(known) == len(sizes):
+        most = math.prod(known) // max(1, min(known))
+        estimate = f"up to {most:,} rows"
+    return (
+        f"no condition links {', '.join(apart)} with {_named(join, 0)}: "
+        f"an arrival can make {estimate}"
+    )
+
+
+def _named(join: JoinStreams, input: int) -> str:
+    """A stream, and its place in FROM."""
+    return f"{join.streams[input]} ({input + 1})"
