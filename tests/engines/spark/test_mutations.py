@@ -107,7 +107,7 @@ BREAKAGES = (
 
 
 # As many examples whatever the profile: fewer would not notice what is broken.
-@settings(max_examples=100, phases=[Phase.generate], database=None)
+@settings(max_examples=300, phases=[Phase.generate], database=None)
 @given(scripts(), st.sampled_from(([50], [3])), st.integers(0, 1 << 30))
 def compare(steps: list[Step], sizes: list[int], seed: int) -> None:
     expected = on_oracle(steps)

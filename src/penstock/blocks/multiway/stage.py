@@ -107,6 +107,14 @@ class KeyStore:
             index = EntryIndex(predicate, stored_side, kernel)
             self.index = index if index.usable else None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the lock: a copy has one of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_changing"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._changing = threading.Lock()
+
     def append(self, values: Sequence[npt.NDArray[Any]], valid: Sequence[Mask | None]) -> None:
         """Store keys at the end."""
         for column, some, known in zip(self.columns, values, valid, strict=True):
