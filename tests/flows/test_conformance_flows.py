@@ -68,16 +68,6 @@ def kernels(script: str) -> list[str | None]:
 def refusal(script: str, way: Way) -> str | None:
     """The error for the first query that the flow cannot run."""
     for step in parse_script(script):
-        special = SPECIAL.search(step.sql) if isinstance(step, InstallStep) else None
-        if special is not None and not way.every_kind:
-            error = ScriptError.at_line(
-                step.line.number,
-                step.line.text,
-                f"the flow {way.flow} does not offer {special[1].lower()} joins: no core of it "
-                "knows whether a tuple has found a partner in another",
-                "Ask for one of the flows three-step and splitjoin.",
-            )
-            return str(error)
         text = step.sql if isinstance(step, InstallStep) else ""
         several = streams_joined(text) if text else 0
         if several > 2 and way.flow != "three-step":
@@ -86,6 +76,16 @@ def refusal(script: str, way: Way) -> str | None:
                 step.line.text,
                 f"the flow {way.flow} shares joins of two streams, and the query joins {several}",
                 "Leave the flow out, or ask for the flow three-step.",
+            )
+            return str(error)
+        special = SPECIAL.search(text)
+        if special is not None and not way.every_kind:
+            error = ScriptError.at_line(
+                step.line.number,
+                step.line.text,
+                f"the flow {way.flow} does not offer {special[1].lower()} joins: no core of it "
+                "knows whether a tuple has found a partner in another",
+                "Ask for one of the flows three-step and splitjoin.",
             )
             return str(error)
         ordered = JOIN.search(text) and ORDERED.search(text)

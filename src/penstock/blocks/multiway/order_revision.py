@@ -98,9 +98,14 @@ class ProbePaths:
 
     def explained(self) -> list[str]:
         """The orders in use, with the match rates that a sample has measured."""
+        orders = [
+            self._paths[origin][0] if origin in self._paths else self._program.order(origin)
+            for origin in range(len(self._program.sides))
+        ]
         return [
-            explain_order(self._program.terms.join, order, self._rates.get(origin))
-            for origin, (order, _) in sorted(self._paths.items())
+            explain_order(self._program.terms.join, order, self._rates.get(order.origin))
+            for order in orders
+            if order.stages
         ]
 
 
