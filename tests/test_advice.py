@@ -342,12 +342,6 @@ def rows(sql: str) -> list[dict[str, object]]:
             "SELECT R.k, x, v AS s FROM R JOIN g ON R.k = g.k",
         ),
         (
-            "SELECT R.k FROM R JOIN S ON R.x = S.x SEMI JOIN T ON S.x = T.x",
-            ["CREATE STREAM j AS SELECT ... FROM R JOIN S ON R.x = S.x; ", "(none for streams "],
-            "CREATE STREAM j AS SELECT R.k, S.x FROM R JOIN S ON R.x = S.x; "
-            "SELECT j.k FROM j SEMI JOIN T ON j.x = T.x",
-        ),
-        (
             "SELECT k FROM R UNION SELECT k FROM S",
             ["SELECT DISTINCT ... FROM u [", "(none for streams that end)."],
             "CREATE STREAM u AS SELECT k FROM R UNION ALL SELECT k FROM S; "
