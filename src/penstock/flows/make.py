@@ -19,6 +19,7 @@ from penstock.blocks.screen import ScreenBlock
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
 from penstock.errors import InputError
+from penstock.flows.cascade import Cascade
 from penstock.flows.celljoin import celljoin
 from penstock.flows.circular.circular import circular
 from penstock.flows.handshake.handshake import Handshake
@@ -70,6 +71,7 @@ def make_partner_search(flow: Flow) -> PartnerSearch | None:
 
 
 DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
+    "cascade": lambda flow: Cascade(),
     "circular": lambda flow: circular(Threads),
     "linear": lambda flow: linear(Threads),
     "shared": lambda flow: SharedSearch(flow.cores),
@@ -77,7 +79,7 @@ DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
     "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
     "stashed": lambda flow: stashed(Threads),
 }
-"""What makes a design of multiway joins, on threads; ``mjoin`` is the block's own."""
+"""What makes a design of multiway joins; ``mjoin`` is the block's own."""
 
 
 def combination_search_of(flow: Flow | None) -> CombinationSearch | None:

@@ -171,8 +171,8 @@ class MultiwayBlock:
         )
         self._joins = [
             CombinationJoin(
-                number, step.kind, self.sides, self.clock, self._entries_of, self.failures,
-                self._note,
+                number, range(number), step.kind, self.sides, self.clock, self._entries_of,
+                self.failures, self._note,
             )
             for number, step in enumerate(instruction.steps, start=self._core)
         ]  # fmt: skip
@@ -197,8 +197,8 @@ class MultiwayBlock:
                 ratio = int(side.time.factor) // int(before.factor)
                 self._output_punctuations.rescale(side, ratio)
         for join in self._joins:
-            plan = step_stage(instruction, join.number)
-            join.program(self._stage(plan, join.number > self._core), self._kernel)
+            plan = step_stage(instruction, join.input)
+            join.program(self._stage(plan, join.input > self._core), self._kernel)
         self._set_lags()
         self._rebuild()
 
@@ -238,9 +238,9 @@ class MultiwayBlock:
         A combination that meets a tuple is decided when a window of one of its members has passed.
         """
         for join in self._joins[1:]:
-            windows = [side.window for side in self.sides[: join.number]]
+            windows = [side.window for side in self.sides[: join.input]]
             sizes = [window.size for window in windows if isinstance(window, Range)]
-            self.sides[join.number].lag = max(sizes, default=0)
+            self.sides[join.input].lag = max(sizes, default=0)
 
     def _stage(self, plan: ProbeStage, padded: bool = False) -> Stage:
         """A stage; times are bounded above if members of time windows probe a time window."""
@@ -297,8 +297,9 @@ class MultiwayBlock:
         admitted = [
             self._admit(side, run) for side, run in zip(self.sides, message.runs, strict=True)
         ]
-        arrived = Arrived(admitted, Ranks(admitted), [b for _, b in before])
-        for found, ranks in self._outcome(arrived, before):
+        ended, punctuations = zip(*before, strict=True)
+        arrived = Arrived(admitted, Ranks(admitted), punctuations, ended)
+        for found, ranks in self._outcome(arrived):
             self.matches += len(ranks)
             self.latency.visiting.add(time.monotonic_ns() - began, len(ranks))
             positions = arrived.ranks.positions(ranks)
@@ -312,16 +313,14 @@ class MultiwayBlock:
                 yield LETTERS, letters
         yield OUT, message.made(replace(self._nothing, controls=controls), True)
 
-    def _outcome(
-        self, arrived: Arrived, before: Sequence[tuple[bool, int | float]]
-    ) -> Iterator[tuple[Sequence[Indices], Indices]]:
+    def _outcome(self, arrived: Arrived) -> Iterator[tuple[Sequence[Indices], Indices]]:
         """The members of each row of a batch and its rank, in order, in pieces."""
         if self._joins:
             pieces = (
                 (Formed(found.ranks * PHASES + MET, tuple(map(known, found.members))), start, bound)
                 for found, start, bound in self._pieces(arrived)
             )
-            events = events_of(self.sides, arrived, before)
+            events = events_of(self.sides, arrived)
             yield from ((f.members, f.ranks) for f in self._joined(pieces, events))
             return
         found = (piece for piece, _, _ in self._pieces(arrived))

@@ -93,6 +93,7 @@ class Arrived:
     admitted: Sequence[Admitted]
     ranks: Ranks
     punctuations_before: Sequence[int | float]
+    ended_before: Sequence[bool]
 
 
 class WindowView(NamedTuple):

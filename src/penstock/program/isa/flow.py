@@ -19,6 +19,7 @@ FlowName = Literal[
 DesignName = Literal[
     "auto",
     "mjoin",
+    "cascade",
     "shared",
     "parallel",
     "stashed",
