@@ -49,6 +49,7 @@ from penstock.blocks.multiway.combination_search import (
     Arrived,
     Combinations,
     SearchProgram,
+    TooManyCombinations,
     in_output_order,
     known,
 )
@@ -69,9 +70,13 @@ Pieces = Iterable[tuple[Formed, int, int]]
 
 
 class Cascade:
-    """The design ``cascade``, as a multiway join block uses it."""
+    """The design ``cascade``, as a multiway join block uses it.
 
-    def __init__(self) -> None:
+    ``most``: how many combinations it may store; None: as many as there are.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
         self._program: SearchProgram | None = None
         self._failures = Failures()
         self._compared = 0
@@ -172,9 +177,10 @@ class Cascade:
         ranges = window_ranges(new, seen, lambda: (times, expiry if timed else None))
         entries = self._entries_of(stage)
         found = stage.search(
-            entries, sides, members, ranges, None, self._dictionary, Failures(), self._note
+            entries, sides, members, ranges, self._most, self._dictionary, Failures(), self._note
         )
-        assert found is not None
+        if found is None:
+            raise TooManyCombinations(0)
         chosen, seqs = found >> 32, entries.numbers(found & 0xFFFFFFFF)
         fits = np.ones(len(found), np.bool_)
         for side, one in zip(bound, of_bound, strict=True):
@@ -242,12 +248,21 @@ class Cascade:
                 members[number] = seqs
             if len(formed):
                 waiting.append(Combinations(formed.ranks, tuple(members)))
-            if waiting and bound % PHASES == 0:
+            if bound % PHASES:
+                continue
+            if waiting:
                 found = in_output_order(waiting, inputs)
                 self._matched += len(found)
                 waiting = []
                 for start in range(0, len(found), TUNING.pairs_per_step):
                     yield found.part(start, min(len(found), start + TUNING.pairs_per_step))
+            if self._most is not None and self._stored > self._most:
+                raise TooManyCombinations(bound // PHASES)
+
+    @property
+    def _stored(self) -> int:
+        """The combinations that all steps have stored, of which some may have ended."""
+        return sum(len(join.window) for join in self._joins)
 
     # -- questions --------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from penstock.flows.shared_search import SharedSearch
 from penstock.flows.splitjoin.gathering import Stars
 from penstock.flows.splitjoin.splitjoin import splitjoin
 from penstock.flows.stashed.stashed import stashed
+from penstock.program.choose.design import MOST_COMBINATIONS
 from penstock.program.isa.block_instructions import BlockInstruction, OwnRows
 from penstock.program.isa.flow import Flow
 from penstock.sql.own_blocks import register, registered
@@ -71,13 +72,13 @@ def make_partner_search(flow: Flow) -> PartnerSearch | None:
 
 
 DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
-    "cascade": lambda flow: Cascade(),
+    "cascade": lambda flow: Cascade(MOST_COMBINATIONS if flow.revises else None),
     "circular": lambda flow: circular(Threads),
     "linear": lambda flow: linear(Threads),
     "shared": lambda flow: SharedSearch(flow.cores),
     "parallel": lambda flow: parallel(flow.cores, flow.branching, Threads),
     "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
-    "stashed": lambda flow: stashed(Threads),
+    "stashed": lambda flow: stashed(Threads, size=flow.stash),
 }
 """What makes a design of multiway joins; ``mjoin`` is the block's own."""
 

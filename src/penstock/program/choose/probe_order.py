@@ -130,6 +130,12 @@ def probe_order(join: JoinStreams, terms: JoinTerms, origin: int) -> ProbeOrder:
     return staged(terms, origin, tuple(order))
 
 
+def fixed_order(terms: JoinTerms, origin: int) -> ProbeOrder:
+    """The order of the hardware: from the origin's place in FROM around (Najafi 2019 §6.4.9)."""
+    streams = terms.join.core
+    return staged(terms, origin, tuple((origin + i) % streams for i in range(1, streams)))
+
+
 def staged(terms: JoinTerms, origin: int, order: tuple[int, ...]) -> ProbeOrder:
     """The stages of an origin that probes in this order."""
     stages = []

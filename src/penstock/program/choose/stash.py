@@ -41,6 +41,11 @@ def check_stash(streams: int, size: int | None) -> None:
             f"the design stashed joins three streams, and the query joins {streams}",
             "Ask for the design circular, or leave the design out.",
         )
+    check_stash_size(size)
+
+
+def check_stash_size(size: int | None) -> None:
+    """Refuse a number of pairs that no stash can have."""
     if size is not None and type(size) is not int:
         raise InputError(f"the size of a stash is {size!r}", "Write a whole number.")
     if size is not None and size < 1:

@@ -28,6 +28,8 @@ DesignName = Literal[
     "parallel-as-published",
 ]
 """How cores share a join of three and more streams; ``auto``: the engine decides."""
+ProbeOrderName = Literal["measured", "fixed"]
+"""How a join of three and more streams orders its probes."""
 Admission = Literal["wait", "shed"]
 """What happens to input while a query's output is full."""
 
@@ -40,6 +42,7 @@ UNORDERED = ("handshake", "low-latency-handshake")
 DESIGNS: tuple[str, ...] = get_args(DesignName)
 """Every design, in the order in which errors list them."""
 ADMISSIONS: tuple[str, ...] = get_args(Admission)
+PROBE_ORDERS: tuple[str, ...] = get_args(ProbeOrderName)
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class FlowChoice:
 
     ``design`` is for joins of three and more streams; a flow, ``name``, for those of two.
     ``precision`` is that of the order. ``admission`` is what happens to input when a buffer is
-    almost full: ``wait`` until there is room, or ``shed`` it.
+    almost full: ``wait`` until there is room, or ``shed`` it. ``probe_order`` and ``stash``, the
+    number of pairs that a stash has room for, belong to a design.
     """
 
     name: str | None = None
@@ -57,6 +61,8 @@ class FlowChoice:
     precision: int | None = None
     admission: str | None = None
     design: str | None = None
+    probe_order: str | None = None
+    stash: int | None = None
 
     def over(self, other: FlowChoice) -> FlowChoice:
         """This choice, with what the other one asks for where this one leaves it open."""
@@ -69,7 +75,10 @@ ANY_FLOW = FlowChoice()
 
 @dataclass(frozen=True)
 class Flow:
-    """The flow of a query, decided and checked."""
+    """The flow of a query, decided and checked.
+
+    ``revises``: a join on one core may go on with another design when it knows its match rates.
+    """
 
     name: str
     cores: int
@@ -78,3 +87,6 @@ class Flow:
     precision: int
     admission: str
     design: str = "mjoin"
+    probe_order: str = "measured"
+    stash: int | None = None
+    revises: bool = False
