@@ -196,8 +196,9 @@ class MultiwayBlock:
         self._terms = JoinTerms(instruction)
         self._paths = ProbePaths(self._search_program())
         if self._flow is not None and self._flow.revises:
-            design = "mjoin" if self._search is None else "cascade"
-            self._design = DesignRevision(self._search_program(), design)
+            if self._design is None:
+                self._running = self._flow.design
+            self._design = DesignRevision(self._search_program(), self._running, self._flow.cores)
         for side in self.sides:
             before = side.time
             side.set_window(instruction.windows[side.index], instruction.times[side.index])
@@ -327,36 +328,35 @@ class MultiwayBlock:
         yield OUT, message.made(replace(self._nothing, controls=controls), True)
 
     def _turn_to(self, design: str) -> None:
-        """Go on with ``mjoin`` or with a cascade, from the tuples that are in the windows."""
+        """Go on with another design, from the tuples that are in the windows."""
         assert self._flow is not None
-        if (design == "cascade") == (self._search is not None):
+        if design == self._running:
             return
-        if self._search is None:
-            self._search = self._combination_search_of(replace(self._flow, design=design))
-        else:
+        if self._search is not None:
             self._compared += self._search.comparisons
             self.failures.count += self._search.failed_expressions
             self._search.close()
-            self._search = None
-        self._entries.clear()
-        self._search_is_stale = True
+        self._search = self._combination_search_of(replace(self._flow, design=design))
+        self._running, self._search_is_stale = design, True
 
     def _program_search(self) -> None:
         """Let a design start with the program in force, if it does not have it."""
         search = self._search
         if search is None or not (self._search_is_stale or search.is_wasteful):
             return
+        self._entries.clear()
         try:
             search.program(self._search_program())
         except TooManyCombinations:
             self._give_up_cascade()
+            self._program_search()
         self._search_is_stale = False
 
     def _give_up_cascade(self) -> None:
-        """Go on with ``mjoin``: a cascade that was not asked for would store too much."""
+        """Go on without a cascade, which was not asked for and would store too much."""
         assert self._design is not None
         self._design.give_up()
-        self._turn_to("mjoin")
+        self._turn_to(self._design.design)
 
     def _outcome(self, arrived: Arrived) -> Iterator[tuple[Sequence[Indices], Indices]]:
         """The members of each row of a batch and its rank, in order, in pieces."""

@@ -146,10 +146,10 @@ def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
         else int(ranks.controls[number][admitted.control_keys == admitted.end_key][0])
         for number, admitted in enumerate(arrived.admitted)
     ]
-    for side in sides:
+    moves = np.unique(np.concatenate([ranks_of_steps for ranks_of_steps, _ in steps]))
+    all_standing = [standing(moves, *of) for of in zip(steps, before, strict=True)]
+    for side, least in zip(sides, _least_of_others(all_standing), strict=True):
         others = [other.index for other in sides if other is not side]
-        moves = np.unique(np.concatenate([steps[number][0] for number in others]))
-        least = np.min([standing(moves, steps[n], before[n]) for n in others], axis=0)
         ended_before = all(arrived.ended_before[number] for number in others)
         ended = all(sides[number].ended for number in others)
         own, when = expiry_ranks(
@@ -177,6 +177,17 @@ def reach_of(
             times[real] = np.maximum(times[real], side.times.view()[where])
             expiry[real] = np.minimum(expiry[real], side.expiry.view()[where])
     return times, expiry
+
+
+def _least_of_others(numbers: Sequence[Ticks]) -> list[Ticks]:
+    """For each of several columns, the smallest numbers of all the others."""
+    before, after = [numbers[-1]], [numbers[0]]
+    for column in numbers[-2:0:-1]:
+        before.append(np.minimum(before[-1], column))
+    for column in numbers[1:-1]:
+        after.append(np.minimum(after[-1], column))
+    ends = zip(after[:-1], before[-2::-1], strict=True)
+    return [before[-1], *(np.minimum(a, b) for a, b in ends), after[-1]]
 
 
 class CombinationWindow:

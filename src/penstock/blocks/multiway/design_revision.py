@@ -1,8 +1,8 @@
 """The revision of a design while a multiway join runs: samples of arrivals say what each costs.
 
-Both designs give the same rows in the same order, from the windows alone: ``mjoin`` keeps nothing
-else, and a cascade makes its combinations anew from the tuples that are live. So a join can go on
-with the other one between two batches.
+All designs give the same rows in the same order, from the windows alone: ``mjoin`` and ``shared``
+keep nothing else, and a cascade makes its combinations anew from the tuples that are live. So a
+join can go on with another one between two batches.
 
 Samples of arrivals go through the windows by the probe orders of ``mjoin``, and by the order of the
 cascade, and so the match rates of all stages are known (:mod:`penstock.program.choose.design` has
@@ -23,6 +23,7 @@ from penstock.program.choose.design import (
     JoinEstimates,
     cascade_path,
     choose_design,
+    without_storing,
 )
 from penstock.program.choose.probe_order import ProbeOrder, ProbeStage
 from penstock.streams.windows import Rows
@@ -35,10 +36,14 @@ RECENT = 0.1
 
 
 class DesignRevision:
-    """Decides between ``mjoin`` and a cascade; ``design`` is the one for the next batch."""
+    """Decides whether to store combinations; ``design`` is the one for the next batch.
 
-    def __init__(self, program: SearchProgram, design: str) -> None:
+    With a cascade, or with ``mjoin`` on one core and ``shared`` on several.
+    """
+
+    def __init__(self, program: SearchProgram, design: str, cores: int) -> None:
         self.design = design
+        self._cores = cores
         self._program = program
         self._path = cascade_path(program.terms)
         self._wait = TUNING.first_order_revision
@@ -67,8 +72,8 @@ class DesignRevision:
             self.design = self._choice.design
 
     def give_up(self) -> None:
-        """Stay with ``mjoin``: a cascade had to store more than it may."""
-        self.design, self._gave_up, self._choice = "mjoin", True, None
+        """Store no combinations any more: a cascade had to store more than it may."""
+        self.design, self._gave_up = without_storing(self._cores), True
 
     def _sample(self, arrived: Arrived, order: Callable[[int], ProbeOrder]) -> None:
         """Measure the match rates of all stages."""
@@ -103,7 +108,7 @@ class DesignRevision:
                 self._batch,
             )
             known = f"measured with {count} tuples"
-            return choose_design(estimates, orders, self._path, known, self.design)
+            return choose_design(estimates, orders, self._path, known, self._cores, self.design)
 
         self._measured = choice
 
@@ -114,5 +119,5 @@ class DesignRevision:
     def explained(self) -> list[str]:
         """The line of EXPLAIN about the design in use; none before anything was measured."""
         if self._gave_up:
-            return ["design mjoin: a cascade had to store too many combinations"]
+            return [f"design {self.design}: a cascade had to store too many combinations"]
         return [f"design {one.design}: {one.why}" for one in (self._choice,) if one is not None]

@@ -1,4 +1,4 @@
-"""The choice between ``mjoin`` and a cascade, by what an arrival costs with either.
+"""The choice between ``mjoin`` or ``shared`` and a cascade, by what an arrival costs with each.
 
 The unit is a comparison of the nested loop. A probe of an index costs :data:`PROBE` of them,
 whatever the size; a combination that a cascade stores costs :data:`STORE`, and each of its steps
@@ -17,15 +17,17 @@ from dataclasses import dataclass
 
 from penstock.program.choose.cascade import cascade_order
 from penstock.program.choose.probe_order import (
-    EQUALITY,
+    ASSUMED_MATCH,
+    ASSUMED_WINDOW,
     NOTHING,
     JoinTerms,
     ProbeOrder,
     ProbeStage,
+    assumed_rate,
+    assumed_sizes,
     probe_order,
     staged,
 )
-from penstock.streams.windows import Rows
 
 PROBE = 1_500
 STORE = 2_000
@@ -35,10 +37,6 @@ GAIN = 0.9
 cost less than ``mjoin``."""
 MOST_COMBINATIONS = 1 << 22
 """Combinations that a cascade which was not asked for may store."""
-ASSUMED_WINDOW = 1 << 14
-"""Tuples that a window without a known number of them is taken to hold."""
-ASSUMED_MATCH = 0.1
-"""The match probability of a condition that is no equality, if it is not known."""
 ASSUMED_BATCH = 1 << 16
 """Arrivals in a batch, if that is not known."""
 THREADS_GAIN = 0.85
@@ -119,7 +117,7 @@ def cascade_cost(estimates: JoinEstimates, path: ProbeOrder) -> tuple[float, flo
 
 @dataclass(frozen=True)
 class DesignChoice:
-    """A design for one core, and why."""
+    """A design, and why."""
 
     design: str
     why: str
@@ -130,27 +128,36 @@ def choose_design(
     orders: Sequence[ProbeOrder],
     path: ProbeOrder,
     known: str,
-    now: str = "mjoin",
+    cores: int = 1,
+    now: str | None = None,
 ) -> DesignChoice:
-    """``mjoin`` or ``cascade``, whichever costs less; ``known`` says how the match rates are known.
+    """A cascade, or ``mjoin`` on one core and ``shared`` on several, whichever takes less time.
 
-    ``now`` is the design in use.
+    ``known`` says how the match rates are known; ``now`` is the design in use.
     """
     one, (cascade, stored) = mjoin_cost(estimates, orders), cascade_cost(estimates, path)
+    shared = f", on {cores} cores the time of {one / (THREADS_GAIN * cores):,.0f}" * (cores > 1)
     told = (
-        f"an arrival costs {one:,.0f} comparisons, with a cascade {cascade:,.0f} and "
+        f"an arrival costs {one:,.0f} comparisons{shared}, with a cascade {cascade:,.0f} and "
         f"{stored:,.0f} combinations stored ({known})"
     )
-    if stored > MOST_COMBINATIONS:
-        return DesignChoice("mjoin", told)
+    other = without_storing(cores)
+    if cores > 1:
+        one /= THREADS_GAIN * cores
     gain = 1.0 if now == "cascade" else GAIN
-    return DesignChoice("cascade" if cascade < gain * one else "mjoin", told)
+    pays = stored <= MOST_COMBINATIONS and cascade < gain * one
+    return DesignChoice("cascade" if pays else other, told)
+
+
+def without_storing(cores: int) -> str:
+    """The design that stores no combinations, on this number of cores."""
+    return "shared" if cores > 1 else "mjoin"
 
 
 def assumed(terms: JoinTerms) -> JoinEstimates:
     """What is taken for granted before a join runs."""
     join = terms.join
-    sizes = [w.size if isinstance(w, Rows) else ASSUMED_WINDOW for w in join.windows]
+    sizes = assumed_sizes(join.windows)
 
     def rate(stage: ProbeStage) -> float:
         return assumed_rate(stage, sizes)
@@ -160,14 +167,6 @@ def assumed(terms: JoinTerms) -> JoinEstimates:
 
     streams = len(join.inputs)
     return JoinEstimates(sizes, [1 / streams] * streams, rate, indexed)
-
-
-def assumed_rate(stage: ProbeStage, sizes: Sequence[float]) -> float:
-    """The partners of a combination at a stage: one in the larger window for an equality."""
-    here = sizes[stage.input]
-    if stage.link == EQUALITY:
-        return here / max(1, here, *(sizes[number] for number in stage.bound))
-    return here if stage.link == NOTHING else ASSUMED_MATCH * here
 
 
 ASSUMPTIONS = (
@@ -181,18 +180,7 @@ def assumed_design(terms: JoinTerms, cores: int) -> DesignChoice:
     """The design of a join of which the program alone is known, on this number of cores."""
     estimates = assumed(terms)
     orders = [probe_order(terms.join, terms, origin) for origin in range(len(terms.join.inputs))]
-    path = cascade_path(terms)
-    if cores == 1:
-        return choose_design(estimates, orders, path, ASSUMPTIONS)
-    one, (cascade, stored) = mjoin_cost(estimates, orders), cascade_cost(estimates, path)
-    each = one / (THREADS_GAIN * cores)
-    told = (
-        f"{cores} cores are asked for, and with it they share the windows: an arrival costs "
-        f"{one:,.0f} comparisons, {each:,.0f} in the time of one core; with a cascade on one core "
-        f"{cascade:,.0f} ({ASSUMPTIONS})"
-    )
-    found = "cascade" if cascade < GAIN * each and stored <= MOST_COMBINATIONS else "shared"
-    return DesignChoice(found, told)
+    return choose_design(estimates, orders, cascade_path(terms), ASSUMPTIONS, cores)
 
 
 def cascade_path(terms: JoinTerms) -> ProbeOrder:

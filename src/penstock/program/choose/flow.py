@@ -15,6 +15,7 @@ from penstock.program.isa.flow import (
     DESIGNS,
     EVERY_KIND,
     FLOWS,
+    OWN_ORDER,
     PROBE_ORDERS,
     UNORDERED,
     Flow,
@@ -178,9 +179,7 @@ ANY_CORES = ("shared", "parallel", "parallel-as-published")
 """The designs for any number of cores."""
 INEXACT = "parallel-as-published"
 """The design that loses rows."""
-ORDERED = ("mjoin", "shared", "parallel", "linear", "parallel-as-published")
-"""The designs that probe by the orders of ``mjoin``."""
-REVISED = ("mjoin", "cascade")
+REVISED = ("mjoin", "shared", "cascade")
 """The designs of which one can take the other's place while a join runs."""
 
 
@@ -218,11 +217,11 @@ def _is_open(choice: FlowChoice, program: Program) -> bool:
 
 def _check_parts(design: str, choice: FlowChoice) -> None:
     """Refuse a probe order or a stash that a design does not have."""
-    if choice.probe_order is not None and design not in ORDERED:
+    if choice.probe_order is not None and design in OWN_ORDER:
         raise InputError(
             f"the probe order {choice.probe_order} is asked for, and the design {design} has an "
             "order of its own",
-            f"Leave the probe order out, or ask for one of the designs {', '.join(ORDERED[:-1])}.",
+            "Leave the probe order out, or ask for the design mjoin, shared, parallel or linear.",
         )
     if choice.stash is not None and design != "stashed":
         raise InputError(
@@ -246,7 +245,10 @@ def _cores_of_design(design: str, choice: FlowChoice, streams: int) -> int:
         cores, what = 2, "two cores, one for each stage"
     elif design in CORE_FOR_EACH_STREAM:
         cores, what = streams, f"a core for each of the {streams} streams"
-    if choice.cores not in (None, cores) and choice.design is not None:
+    if choice.design in (None, "auto"):
+        # A cascade that was not asked for may give way to the design shared.
+        return choice.cores or cores
+    if choice.cores not in (None, cores):
         raise InputError(
             f"the design {design} has {what}, and not {choice.cores} cores",
             "Leave the cores out, or ask for the design shared.",
@@ -381,7 +383,7 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
         why = plan.why if choice.stash is None else f"{plan.why}; the number is asked for"
         lines.append(f"stash of {size} pairs of {pair} ({plan.second + 1}): {why}")
-    if flow.design in ORDERED and (len(join.inputs) == join.core or join.core > 1):
+    if flow.design not in OWN_ORDER and (len(join.inputs) == join.core or join.core > 1):
         lines.append(f"probe orders {_orders(flow, choice)}")
     return "\n".join(lines)
 

@@ -41,6 +41,8 @@ UNORDERED = ("handshake", "low-latency-handshake")
 """The flows without an order: a pair is made when its tuples meet in a core."""
 DESIGNS: tuple[str, ...] = get_args(DesignName)
 """Every design, in the order in which errors list them."""
+OWN_ORDER = ("cascade", "stashed", "circular")
+"""The designs with an order of their own; the others probe by those of ``mjoin``."""
 ADMISSIONS: tuple[str, ...] = get_args(Admission)
 PROBE_ORDERS: tuple[str, ...] = get_args(ProbeOrderName)
 
