@@ -146,7 +146,10 @@ def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
         else int(ranks.controls[number][admitted.control_keys == admitted.end_key][0])
         for number, admitted in enumerate(arrived.admitted)
     ]
-    moves = np.unique(np.concatenate([ranks_of_steps for ranks_of_steps, _ in steps]))
+    moving = np.zeros(ranks.count, np.bool_)
+    for at, _ in steps:
+        moving[at] = True
+    moves = np.flatnonzero(moving)
     all_standing = [standing(moves, *of) for of in zip(steps, before, strict=True)]
     for side, least in zip(sides, _least_of_others(all_standing), strict=True):
         others = [other.index for other in sides if other is not side]

@@ -26,7 +26,7 @@ from penstock.program.choose.design import (
     without_storing,
 )
 from penstock.program.choose.probe_order import ProbeOrder, ProbeStage
-from penstock.streams.windows import Rows
+from penstock.streams.windows import Range, Rows
 from penstock.tuning import TUNING
 
 LESS_OFTEN = 8
@@ -106,6 +106,7 @@ class DesignRevision:
                 lambda stage: rates.get((stage.input, stage.bound), 0.0),
                 lambda stage: indexed[stage.input, stage.bound],
                 self._batch,
+                any(isinstance(side.window, Range) for side in program.sides),
             )
             known = f"measured with {count} tuples"
             return choose_design(estimates, orders, self._path, known, self._cores, self.design)

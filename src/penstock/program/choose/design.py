@@ -2,7 +2,8 @@
 
 The unit is a comparison of the nested loop. A probe of an index costs :data:`PROBE` of them,
 whatever the size; a combination that a cascade stores costs :data:`STORE`, and each of its steps
-:data:`STEP` in every batch. These were fitted to ``python -m bench multiway_designs``.
+:data:`STEP` in every batch; with time windows an arrival costs it :data:`TIMED` more, since the
+expiry of every tuple is computed ahead. These were fitted to ``python -m bench multiway_designs``.
 
 ``mjoin`` probes one window after the other, once for each intermediate result. In a cascade an
 arrival of the k-th input probes the combinations of the inputs before it, once, and what that makes
@@ -28,10 +29,12 @@ from penstock.program.choose.probe_order import (
     probe_order,
     staged,
 )
+from penstock.streams.windows import Range
 
 PROBE = 1_500
 STORE = 2_000
 STEP = 10_000_000
+TIMED = 3_000
 GAIN = 0.9
 """A cascade is chosen if it costs less than this share of ``mjoin``, and given up if it does not
 cost less than ``mjoin``."""
@@ -59,6 +62,8 @@ class JoinEstimates:
         Whether a stage has an index.
     batch
         The arrivals in a batch.
+    timed
+        Whether it has time windows.
     """
 
     windows: Sequence[float]
@@ -66,6 +71,7 @@ class JoinEstimates:
     rate: Callable[[ProbeStage], float]
     indexed: Callable[[ProbeStage], bool]
     batch: float = ASSUMED_BATCH
+    timed: bool = False
 
     def probe(self, stage: ProbeStage, entries: float) -> float:
         """The cost of a probe among so many entries."""
@@ -112,7 +118,8 @@ def cascade_cost(estimates: JoinEstimates, path: ProbeOrder) -> tuple[float, flo
         found = live[number + 1] / max(1.0, windows[stage.input])
         cost = estimates.probe(stage, live[number]) + onwards(found, number + 1)
         total += shares[stage.input] * cost
-    return total + last * STEP / estimates.batch, sum(live[1:-1])
+    total += last * STEP / estimates.batch + (TIMED if estimates.timed else 0)
+    return total, sum(live[1:-1])
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,8 @@ def assumed(terms: JoinTerms) -> JoinEstimates:
         return join.kernel != "nested-loop" and stage.link != NOTHING
 
     streams = len(join.inputs)
-    return JoinEstimates(sizes, [1 / streams] * streams, rate, indexed)
+    timed = any(isinstance(window, Range) for window in join.windows)
+    return JoinEstimates(sizes, [1 / streams] * streams, rate, indexed, timed=timed)
 
 
 ASSUMPTIONS = (

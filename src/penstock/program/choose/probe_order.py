@@ -232,7 +232,7 @@ def _cross_product(join: JoinStreams) -> str | None:
         linked.update(*more)
     apart = [_named(join, i) for i in range(len(join.inputs)) if i not in linked]
     if not apart:
-        return None
+        return _cross_stages(join)
     sizes = [window.size if isinstance(window, Rows) else None for window in join.windows]
     estimate = "as many rows as the other windows have combinations"
     known = [size for size in sizes if size is not None]
@@ -242,6 +242,26 @@ def _cross_product(join: JoinStreams) -> str | None:
     return (
         f"no condition links {', '.join(apart)} with {_named(join, 0)}: "
         f"an arrival can make {estimate}"
+    )
+
+
+def _cross_stages(join: JoinStreams) -> str | None:
+    """A warning if every tuple that arrives must be combined with a whole window; else None."""
+    if join.steps:
+        return None
+    terms = JoinTerms(join)
+    orders = [probe_order(join, terms, origin) for origin in range(len(join.inputs))]
+    crossed = [[s.input for s in order.stages if s.link == NOTHING] for order in orders]
+    if not all(crossed):
+        return None
+    sizes = [w.size if isinstance(w, Rows) else None for w in join.windows]
+    known = [[size for i in inputs if (size := sizes[i]) is not None] for inputs in crossed]
+    estimate = "as many intermediate results as windows have combinations"
+    if all(len(some) == len(inputs) for some, inputs in zip(known, crossed, strict=True)):
+        estimate = f"up to {max(map(math.prod, known)):,} intermediate results"
+    return (
+        f"no condition links two streams alone: an arrival can make {estimate}; a condition on two "
+        "of them would leave some out"
     )
 
 
