@@ -186,9 +186,9 @@ class AutoLoad:
 
 
 AUTO_LOADS = (
-    AutoLoad("3-way, mp 0.001 %", 3, 100_000, batch=1 << 20),
-    AutoLoad("6-way, mp 0.0001 %", 6, 1_000_000, batch=1 << 20),
-    AutoLoad("6-way, mp 0.001 %", 6, 100_000, batch=1 << 20),
+    AutoLoad("3-way, mp 0.001 %", 3, 100_000, batch=1 << 18),
+    AutoLoad("6-way, mp 0.0001 %", 6, 1_000_000, batch=1 << 18),
+    AutoLoad("6-way, mp 0.001 %", 6, 100_000, batch=1 << 18),
     AutoLoad("6-way, mp 0.01 %", 6, 10_000),
     AutoLoad("3-way, mp 0.001 %, batches of 2^12", 3, 100_000, batch=1 << 12),
     AutoLoad("3-way, nested loop, mp 0.001 %", 3, 100_000, batch=1 << 15, kernel="nested-loop"),
