@@ -241,7 +241,8 @@ def auto_beside(load: AutoLoad, rounds: int, turn: int = 1 << 16) -> dict[str, A
             for design, _, _, query, _, _ in runs
             if design == "auto"
         ]
-    assert len({run[-1][0] for run in runs}) == 1, "the designs have different numbers of rows"
+    found = {f"{design} on {cores}": rows[0] for design, cores, _, _, _, rows in runs}
+    assert len(set(found.values())) == 1, f"the designs have different numbers of rows: {found}"
     # Other programs make a turn longer, and never shorter: the shortest tells most.
     costs = [{"processor": min(c.processor), "wall": min(c.wall)} for _, _, _, _, c, _ in runs]
     least, shortest = (min(cost[name] for cost in costs) for name in ("processor", "wall"))

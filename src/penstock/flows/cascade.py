@@ -100,7 +100,7 @@ class Cascade:
             one: self._path(one, other) for one, other in ((first, second), (second, first))
         }
         self._search = StretchSearch(
-            program, self._paths.__getitem__, self._entries_of, self._dictionary, self._failures,
+            program, self._path_of, self._entries_of, self._dictionary, self._failures,
             put_together=self._pairs, inputs=(first, second),
         )  # fmt: skip
         self._joins = [
@@ -115,6 +115,9 @@ class Cascade:
             join.program(self._stage(join.input, join.left), program.kernel)
             join.rebuild(self._dictionary)
         self._begin_with_stored()
+
+    def _path_of(self, origin: int) -> Path:
+        return self._paths[origin]
 
     def _path(self, origin: int, other: int) -> Path:
         """What a tuple of one of the first two inputs goes through."""

@@ -13,7 +13,8 @@ counts too, since every step of a cascade costs something in each; it is looked 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from penstock.blocks.multiway.combination_search import Arrived, SearchProgram
 from penstock.blocks.multiway.order_revision import Sample
@@ -35,6 +36,26 @@ RECENT = 0.1
 """The weight of the last batch in the average size of batches."""
 
 
+StageName = tuple[int, tuple[int, ...]]
+"""The input of a stage, and the inputs that are bound."""
+
+
+def _name(stage: ProbeStage) -> StageName:
+    return stage.input, stage.bound
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What samples of ``tuples`` arrivals have measured; ``indexed`` are stages with an index."""
+
+    orders: Sequence[ProbeOrder]
+    windows: Sequence[float]
+    shares: Sequence[float]
+    rates: Mapping[StageName, float]
+    indexed: Set[StageName]
+    tuples: int
+
+
 class DesignRevision:
     """Decides whether to store combinations; ``design`` is the one for the next batch.
 
@@ -50,7 +71,7 @@ class DesignRevision:
         self._arrivals = [0] * len(program.sides)
         self._since = 0
         self._batch = 0.0
-        self._measured: Callable[[], DesignChoice] | None = None
+        self._measured: _Measured | None = None
         self._choice: DesignChoice | None = None
         self._gave_up = False
 
@@ -66,52 +87,50 @@ class DesignRevision:
         if self._since >= self._wait and here[self._path.origin] >= TUNING.smallest_order_sample:
             self._since = 0
             self._wait = min(LESS_OFTEN * self._wait, TUNING.last_order_revision)
-            self._sample(arrived, order)
+            self._measured = self._sample(arrived, order)
         if self._measured is not None:
-            self._choice = self._measured()
+            self._choice = self._chosen(self._measured)
             self.design = self._choice.design
 
     def give_up(self) -> None:
         """Store no combinations any more: a cascade had to store more than it may."""
         self.design, self._gave_up = without_storing(self._cores), True
 
-    def _sample(self, arrived: Arrived, order: Callable[[int], ProbeOrder]) -> None:
+    def _sample(self, arrived: Arrived, order: Callable[[int], ProbeOrder]) -> _Measured:
         """Measure the match rates of all stages."""
         program, count = self._program, 0
         orders = [order(origin) for origin in range(len(program.sides))]
-        rates: dict[tuple[int, tuple[int, ...]], float] = {}
+        rates: dict[StageName, float] = {}
+        indexed: set[StageName] = set()
         for one in (*orders, self._path):
             sample = Sample(program, arrived, one)
             count += sample.tuples
             for stage, rate in zip(one.stages, sample.along(one)[0], strict=True):
                 if rate is not None:
-                    rates[stage.input, stage.bound] = rate
+                    rates[_name(stage)] = rate
+                if self._has_index(stage):
+                    indexed.add(_name(stage))
         windows = []
         for side in program.sides:
             tuples = len(side.rows) - side.newest or len(side.rows)
             size = side.window.size if isinstance(side.window, Rows) else tuples
             windows.append(float(min(tuples, size)))
-        total = sum(self._arrivals)
-        shares = [arrivals / total for arrivals in self._arrivals]
-        indexed = {
-            (stage.input, stage.bound): self._has_index(stage)
-            for one in (*orders, self._path)
-            for stage in one.stages
-        }
+        shares = [arrivals / sum(self._arrivals) for arrivals in self._arrivals]
+        return _Measured(orders, windows, shares, rates, indexed, count)
 
-        def choice() -> DesignChoice:
-            estimates = JoinEstimates(
-                windows,
-                shares,
-                lambda stage: rates.get((stage.input, stage.bound), 0.0),
-                lambda stage: indexed[stage.input, stage.bound],
-                self._batch,
-                any(isinstance(side.window, Range) for side in program.sides),
-            )
-            known = f"measured with {count} tuples"
-            return choose_design(estimates, orders, self._path, known, self._cores, self.design)
-
-        self._measured = choice
+    def _chosen(self, measured: _Measured) -> DesignChoice:
+        estimates = JoinEstimates(
+            measured.windows,
+            measured.shares,
+            lambda stage: measured.rates.get(_name(stage), 0.0),
+            lambda stage: _name(stage) in measured.indexed,
+            self._batch,
+            any(isinstance(side.window, Range) for side in self._program.sides),
+        )
+        known = f"measured with {measured.tuples} tuples"
+        return choose_design(
+            estimates, measured.orders, self._path, known, self._cores, self.design
+        )
 
     def _has_index(self, plan: ProbeStage) -> bool:
         stage = self._program.stage(plan)
