@@ -270,7 +270,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     """All figures."""
     smaller, rounds = (64, 1) if quick else (1, 3)
     auto = [
-        auto_beside(load.scaled(smaller) if quick else load, 1 if quick else 5, 1 << 16 // smaller)
+        auto_beside(
+            load.scaled(smaller) if quick else load, 1 if quick else 4, 1 if quick else 1 << 16
+        )
         for load in AUTO_LOADS
     ]
     loads = [DesignLoad(mp, third) for third in (1 / 3, 0.8) for mp in (1e-6, 1e-5, 1e-4)]
