@@ -3,7 +3,9 @@
 The unit is a comparison of the nested loop. A probe of an index costs :data:`PROBE` of them,
 whatever the size; a combination that a cascade stores costs :data:`STORE`, and each of its steps
 :data:`STEP` in every batch; with time windows an arrival costs it :data:`TIMED` more, since the
-expiry of every tuple is computed ahead. These were fitted to ``python -m bench multiway_designs``.
+expiry of every tuple is computed ahead. These were set by hand from short
+runs of both on chains of three and six streams; ``python -m bench multiway_designs`` shows how well
+they choose.
 
 ``mjoin`` probes one window after the other, once for each intermediate result. In a cascade an
 arrival of the k-th input probes the combinations of the inputs before it, once, and what that makes
