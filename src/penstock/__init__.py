@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from penstock.engines.spark.engine import Engine as SparkEngine
     from penstock.engines.spark.engine import SparkOptions
     from penstock.program.isa.block_instructions import Program
-    from penstock.program.isa.flow import Admission, DesignName, FlowName, Kernel, Order
+    from penstock.program.isa.flow import (
+        Admission,
+        DesignName,
+        FlowName,
+        Kernel,
+        Order,
+        ProbeOrderName,
+    )
     from penstock.streams.convert import PushData
 
 __version__ = VERSION
@@ -203,6 +210,8 @@ def sql(
     precision: int | None = None,
     admission: Admission | None = None,
     design: DesignName | None = None,
+    probe_order: ProbeOrderName | None = None,
+    stash: int | None = None,
     **streams: PushData | str | Path,
 ) -> pa.Table:
     """Run a query over bounded streams, given as tables or paths, and return all of its rows.
@@ -214,7 +223,7 @@ def sql(
     order_by
         The column by which several streams are merged; each must be sorted by it. Ties are settled
         by the stream's place in the query. None: a single stream, or joins of whole streams.
-    order, kernel, flow, cores, branching, precision, admission, design
+    order, kernel, flow, cores, branching, precision, admission, design, probe_order, stash
         As those of ``engine.install``.
     streams
         Each stream by its name: data that can be pushed, or the path of a file or folder. Names are
@@ -233,5 +242,5 @@ def sql(
     from penstock.cli.run.bounded import run_tables
     from penstock.program.isa.flow import FlowChoice
 
-    choice = FlowChoice(flow, cores, branching, precision, admission, design)
+    choice = FlowChoice(flow, cores, branching, precision, admission, design, probe_order, stash)
     return run_tables(text, streams, order_by, order, kernel, choice)

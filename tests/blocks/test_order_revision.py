@@ -44,7 +44,7 @@ def run(count: int, rounds: int, **constants: float) -> tuple[list[Any], Any, st
 
 def test_the_most_selective_join_comes_first() -> None:
     as_in_from, before, told = run(40, 12, first_order_revision=1 << 40)
-    assert "measured" not in told
+    assert "measured with" not in told
     assert before["probe_orders"][1].startswith(
         "probe order of B (2): A (1) by an equality, then C (3) by an equality, then D (4)"
     )

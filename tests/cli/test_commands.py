@@ -544,6 +544,38 @@ def test_explain_says_the_flow_on_both_engines(cli: Cli, files: list[object]) ->
     ])  # fmt: skip
 
 
+def test_the_parts_of_a_design_are_options(cli: Cli) -> None:
+    streams = "".join(f"CREATE STREAM {name} (t BIGINT, k INT); " for name in "ABC")
+    query = cli.write(
+        "three.sql",
+        f"{streams}SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b ON a.k = b.k "
+        "JOIN C [ROWS 9] c ON b.k = c.k",
+    )
+    asked = ("explain", query, "--engine", "local")
+    for options, line in (
+        (("--probe-order", "fixed"),
+         "probe orders fixed: asked for; from each stream's place in FROM around"),
+        (("--design", "cascade"), "design cascade on 1 core: asked for"),
+        (("--design", "stashed", "--stash", "5"),
+         "stash of 5 pairs of A (1) and B (2): without estimates, the pair that the closest "
+         "condition links; the number is asked for"),
+    ):  # fmt: skip
+        code, out, _ = cli(*asked, *options)
+        assert code == 0
+        assert line in out.splitlines()
+    for options, message in (
+        (("--probe-order", "any"), "unknown probe order 'any'\nWrite measured or fixed."),
+        (("--design", "stashed", "--stash", "0"),
+         "a stash of 0 pairs holds nothing\nWrite 1 or more, or leave the size out."),
+        (("--stash", "5"),
+         "a stash of 5 pairs is asked for, and the design mjoin has none\n"
+         "Leave the stash out, or ask for the design stashed."),
+    ):  # fmt: skip
+        code, _, err = cli(*asked, *options)
+        assert code == 2
+        assert message in err
+
+
 def test_the_summary_of_an_aggregate_has_its_kernel_and_no_flow(cli: Cli) -> None:
     data = cli.write("r.csv", "x\n1\n2\n")
     query = cli.write("q.sql", "SELECT SUM(x) AS s FROM R [ROWS 2 SLIDE 2]")

@@ -145,7 +145,9 @@ class Outcomes:
         self._inline.program(program)
 
     def take(self, arrived: Arrived) -> Iterator[Combinations]:
-        batch = OneBatch(arrived.admitted, arrived.ranks, arrived.punctuations_before)
+        batch = OneBatch(
+            arrived.admitted, arrived.ranks, arrived.punctuations_before, arrived.ended_before
+        )
         size = self._ranks_per_chunk
         starts = enumerate(range(0, arrived.ranks.count, size))
         chunks = [new_tuples(self._sides, n, batch, s, s + size) for n, s in starts]

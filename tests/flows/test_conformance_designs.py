@@ -18,6 +18,7 @@ import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.engines.spark.flow import DESIGNS_NOT_HERE
 from penstock.errors import InputError, ScriptError
+from penstock.program.choose.design import ASSUMPTIONS
 from penstock.program.choose.flow import INEXACT
 from penstock.program.isa.flow import DESIGNS, FlowChoice
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
@@ -65,7 +66,7 @@ def refusal(script: str, design: str, engine: str) -> str | None:
         if joined > 2 and engine == "spark" and design in DESIGNS_NOT_HERE:
             error = (
                 f"the design {design} cannot run on Spark: {DESIGNS_NOT_HERE[design]}",
-                f"Ask for the design mjoin, stashed, circular or linear, or {here}",
+                f"Ask for the design mjoin, cascade, stashed, circular or linear, or {here}",
             )
         elif joined > 2 and design not in ("auto", "mjoin") and SPECIAL.search(step.sql):
             kind = SPECIAL.findall(step.sql)[0].lower()
@@ -120,10 +121,36 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({}, "design mjoin on 1 core: one core joins 3 streams"),
+        (
+            {},
+            "design mjoin on 1 core: an arrival costs 18 comparisons, with a cascade 1,501 and 9 "
+            f"combinations stored ({ASSUMPTIONS})",
+        ),
+        ({}, "design revised while it runs: samples of arrivals measure the match rates"),
+        (
+            {},
+            "probe orders measured: nothing else is asked for; an equality first, then another "
+            "condition, then the smallest count window, and samples of arrivals revise that",
+        ),
+        ({"design": "cascade"}, "design cascade on 1 core: asked for"),
+        ({"design": "cascade"}, "cascade: A (1) with B (2), then with C (3)"),
+        (
+            {"probe_order": "fixed"},
+            "design mjoin on 1 core: it has the fixed probe order that is asked for",
+        ),
+        (
+            {"probe_order": "fixed"},
+            "probe orders fixed: asked for; from each stream's place in FROM around",
+        ),
+        (
+            {"design": "linear"},
+            "probe orders by the program: an equality first, then another condition, then the "
+            "smallest count window",
+        ),
         (
             {"cores": 2},
-            "design shared on 2 cores: 2 cores are asked for, and with it they share the windows",
+            "design shared on 2 cores: an arrival costs 18 comparisons, on 2 cores the time of 11, "
+            f"with a cascade 1,501 and 9 combinations stored ({ASSUMPTIONS})",
         ),
         (
             {"cores": 2, "branching": 2},
@@ -135,6 +162,11 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
             {"design": "stashed"},
             "stash of 9 pairs of A (1) and B (2): without estimates, the pair that the closest "
             "condition links",
+        ),
+        (
+            {"design": "stashed", "stash": 5},
+            "stash of 5 pairs of A (1) and B (2): without estimates, the pair that the closest "
+            "condition links; the number is asked for",
         ),
     ],
 )
@@ -175,6 +207,7 @@ def test_cores_that_a_design_cannot_have_are_refused(asked: dict[str, Any], mess
 THREE = "CREATE STREAM A (k INT); CREATE STREAM B (k INT); CREATE STREAM C (k INT)"
 QUERY = """SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b ON a.k = b.k
     JOIN C [ROWS 9] c ON b.k = c.k"""
+TWO = "SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b ON a.k = b.k"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -200,11 +233,56 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
         (
             QUERY,
             {"design": "ring"},
-            "unknown design 'ring'\nWrite one of: auto, mjoin, shared, parallel, stashed, "
+            "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, stashed, "
             "circular, linear, parallel-as-published.",
         ),
         (
-            "SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b ON a.k = b.k",
+            QUERY,
+            {"probe_order": "random"},
+            "unknown probe order 'random'\nWrite measured or fixed.",
+        ),
+        (
+            QUERY,
+            {"design": "cascade", "probe_order": "fixed"},
+            "the probe order fixed is asked for, and the design cascade has an order of its own\n"
+            "Leave the probe order out, or ask for the design mjoin, shared, parallel or linear.",
+        ),
+        (
+            TWO,
+            {"probe_order": "fixed"},
+            "a probe order is asked for, and the query joins no three streams\n"
+            "Leave the probe order out.",
+        ),
+        (
+            QUERY,
+            {"design": "stashed", "stash": 0},
+            "a stash of 0 pairs holds nothing\nWrite 1 or more, or leave the size out.",
+        ),
+        (
+            QUERY,
+            {"design": "stashed", "stash": -4},
+            "a stash of -4 pairs holds nothing\nWrite 1 or more, or leave the size out.",
+        ),
+        (QUERY, {"design": "stashed", "stash": 1.5}, "stash is 1.5\nWrite a whole number."),
+        (
+            QUERY,
+            {"design": "circular", "stash": 9},
+            "a stash of 9 pairs is asked for, and the design circular has none\n"
+            "Leave the stash out, or ask for the design stashed.",
+        ),
+        (
+            QUERY,
+            {"stash": 9},
+            "a stash of 9 pairs is asked for, and the design mjoin has none\n"
+            "Leave the stash out, or ask for the design stashed.",
+        ),
+        (
+            TWO,
+            {"stash": 9},
+            "a stash is asked for, and the query joins no three streams\nLeave the stash out.",
+        ),
+        (
+            TWO,
             {"design": "circular"},
             "the design circular is asked for, and the query joins no three streams\n"
             "Leave the design out; cores share a join of two streams by a flow (flow=, --flow).",
@@ -220,6 +298,70 @@ def test_a_design_that_a_query_cannot_have_is_refused(
             with pytest.raises(InputError) as error:
                 refused(sql, **asked)
             assert str(error.value) == message
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("asked", [{"probe_order": "fixed"}, {"design": "stashed", "stash": 1}])
+def test_the_parts_of_a_design_travel_with_the_program(engine: str, asked: dict[str, Any]) -> None:
+    with ENGINES[engine]() as opened:
+        opened.sql(THREE)
+        query = opened.install(QUERY, **asked)
+        flow = ps.Program.from_json(query.program.to_json()).flow
+        assert {name: getattr(flow, name) for name in asked} == asked
+        for stream in "ABCCB":
+            opened.push(stream, [{"k": 1}])
+        opened.end()
+        opened.wait()
+        assert query.rows().num_rows == 4
+
+
+def test_a_fixed_probe_order_goes_from_each_stream_around() -> None:
+    star = """SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b ON a.k < b.k
+        JOIN C [ROWS 9] c ON a.k = c.k"""
+    with Engine(compile_predicates=False) as engine:
+        engine.sql(THREE)
+        measured, fixed = engine.install(star), engine.install(star, probe_order="fixed")
+        for stream in "ABC":
+            engine.push(stream, [{"k": 1}, {"k": 2}])
+        told = fixed.explain().splitlines()
+        assert fixed.metrics()["probe_orders"] == [
+            "probe order of A (1): B (2) by a condition, then C (3) by an equality",
+            "probe order of B (2): C (3) by nothing, all of it, then A (1) by an equality",
+            "probe order of C (3): A (1) by an equality, then B (2) by a condition",
+        ]
+        assert [line for line in told if line.startswith("probe order of")] == [
+            "probe order of A (1): B (2) by a condition (0.9 partners), then C (3) by an equality "
+            "(1 partner); assumed",
+            "probe order of B (2): C (3) by nothing, all of it (9 partners), then A (1) by an "
+            "equality (1 partner); assumed",
+            "probe order of C (3): A (1) by an equality (1 partner), then B (2) by a condition "
+            "(0.9 partners); assumed",
+        ]
+        first = "probe order of A (1): C (3) by an equality"
+        assert measured.metrics()["probe_orders"][0].startswith(first)
+        assert measured.rows() == fixed.rows()
+
+
+@pytest.mark.parametrize(
+    ("where", "window", "told"),
+    [
+        ("a.k + b.k = c.k", "ROWS 9", "up to 9 intermediate results"),
+        ("a.k + b.k = c.k", "RANGE 9 WATTR k", "as many intermediate results as windows have "
+         "combinations"),
+    ],
+)  # fmt: skip
+def test_conditions_that_make_stages_cross_products_get_a_warning(
+    where: str, window: str, told: str
+) -> None:
+    text = f"SELECT a.k FROM A [{window}] a, B [{window}] b, C [{window}] c WHERE {where}"
+    with Engine(compile_predicates=False) as engine:
+        engine.sql(THREE)
+        with pytest.warns(UserWarning) as warned:
+            engine.install(text, "q")
+    assert [str(one.message) for one in warned] == [
+        f"query 'q': no condition links two streams alone: an arrival can make {told}; a "
+        "condition on two of them would leave some out"
+    ]
 
 
 def test_the_cores_of_a_design_may_be_given_by_the_streams() -> None:

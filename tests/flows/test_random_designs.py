@@ -162,4 +162,4 @@ def test_every_design_of_the_table_gives_the_rows_of_mjoin_but_for_the_inexact_o
         assert {tuple(row.values()) for row in found} < rows
     else:
         assert found == expected
-    assert len(metrics["cores"]) > 1
+    assert len(metrics["cores"]) == 1 if design == "cascade" else len(metrics["cores"]) > 1

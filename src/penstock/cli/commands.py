@@ -31,7 +31,9 @@ from penstock.cli.options import (
     FlowName,
     Master,
     Precision,
+    ProbeOrder,
     RowsPerTrigger,
+    Stash,
     Watch,
     check_engine,
     check_watch,
@@ -219,6 +221,8 @@ def run(
     branching: Branching = None,
     admission: Admission = None,
     design: Design = None,
+    probe_order: ProbeOrder = None,
+    stash: Stash = None,
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
     ] = None,
@@ -234,7 +238,9 @@ def run(
 ) -> None:
     """Replay files as streams and write the rows of a query."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
-    choice = flow_choice(spark, flow, cores, branching, precision, admission, design)
+    choice = flow_choice(
+        spark, flow, cores, branching, precision, admission, design, probe_order, stash
+    )
     if watch:
         check_watch(spark)
     from penstock.cli.run.bounded import execute, prepare
@@ -278,13 +284,17 @@ def replay(
     branching: Branching = None,
     admission: Admission = None,
     design: Design = None,
+    probe_order: ProbeOrder = None,
+    stash: Stash = None,
     master: Master = None,
     rows_per_trigger: RowsPerTrigger = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Run a script of events and compare what comes with what it expects."""
     spark = spark_options(engine, cores, master, rows_per_trigger, checkpoint)
-    choice = flow_choice(spark, flow, cores, branching, precision, admission, design)
+    choice = flow_choice(
+        spark, flow, cores, branching, precision, admission, design, probe_order, stash
+    )
     from penstock.testing.replay import Replay
     from penstock.testing.script import parse_script
 
@@ -330,6 +340,8 @@ def explain(
     branching: Branching = None,
     admission: Admission = None,
     design: Design = None,
+    probe_order: ProbeOrder = None,
+    stash: Stash = None,
     engine: EngineOption = "spark",
     form: Annotated[
         ExplanationForm,
@@ -338,7 +350,9 @@ def explain(
 ) -> None:
     """Show the plan, the program, the kernel and the flow of a query, and why."""
     spark = spark_options(engine, cores)
-    choice = flow_choice(spark, flow, cores, branching, precision, admission, design)
+    choice = flow_choice(
+        spark, flow, cores, branching, precision, admission, design, probe_order, stash
+    )
     from penstock.cli.run.inputs import streams_read
     from penstock.cli.run.setup import install
 

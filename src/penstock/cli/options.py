@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,12 +71,25 @@ Design = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How cores share a join of three and more streams: auto, mjoin, shared, parallel, "
+        help="How a join of three and more streams is run: auto, mjoin, cascade, shared, parallel, "
         "stashed, circular or linear.",
         autocompletion=one_of(
-            "auto", "mjoin", "shared", "parallel", "stashed", "circular", "linear"
+            "auto", "mjoin", "cascade", "shared", "parallel", "stashed", "circular", "linear"
         ),
     ),
+]
+ProbeOrder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="measured|fixed",
+        help="How a join of three and more streams orders its probes: by match rates, or by the "
+        "places of the streams in FROM.",
+        autocompletion=one_of("measured", "fixed"),
+    ),
+]
+Stash = Annotated[
+    int | None,
+    typer.Option(metavar="PAIRS", help="How many pairs the stash of --design stashed holds."),
 ]
 Watch = Annotated[
     bool,
@@ -106,19 +120,21 @@ def flow_choice(
     precision: int | None,
     admission: str | None,
     design: str | None,
+    probe_order: str | None,
+    stash: int | None,
 ) -> FlowChoice:
     """The flow options; on Spark the number of cores belongs to the engine, not to the query."""
     from penstock.program.choose.flow import check_choice
     from penstock.program.isa.flow import FlowChoice
 
-    choice = FlowChoice(flow, cores, branching, precision, admission, design)
+    choice = FlowChoice(flow, cores, branching, precision, admission, design, probe_order, stash)
     if spark is None:
         check_choice(choice)
         return choice
     from penstock.engines.spark.flow import check_on_spark
 
     check_on_spark(choice)
-    return FlowChoice(flow, precision=precision, design=design)
+    return replace(choice, cores=None, branching=None, admission=None)
 
 
 class EngineName(StrEnum):

@@ -19,6 +19,7 @@ from penstock.blocks.screen import ScreenBlock
 from penstock.blocks.select import SelectBlock
 from penstock.blocks.union import UnionBlock
 from penstock.errors import InputError
+from penstock.flows.cascade import Cascade
 from penstock.flows.celljoin import celljoin
 from penstock.flows.circular.circular import circular
 from penstock.flows.handshake.handshake import Handshake
@@ -31,6 +32,7 @@ from penstock.flows.shared_search import SharedSearch
 from penstock.flows.splitjoin.gathering import Stars
 from penstock.flows.splitjoin.splitjoin import splitjoin
 from penstock.flows.stashed.stashed import stashed
+from penstock.program.choose.design import MOST_COMBINATIONS
 from penstock.program.isa.block_instructions import BlockInstruction, OwnRows
 from penstock.program.isa.flow import Flow
 from penstock.sql.own_blocks import register, registered
@@ -70,14 +72,15 @@ def make_partner_search(flow: Flow) -> PartnerSearch | None:
 
 
 DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
+    "cascade": lambda flow: Cascade(MOST_COMBINATIONS if flow.revises else None),
     "circular": lambda flow: circular(Threads),
     "linear": lambda flow: linear(Threads),
     "shared": lambda flow: SharedSearch(flow.cores),
     "parallel": lambda flow: parallel(flow.cores, flow.branching, Threads),
     "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
-    "stashed": lambda flow: stashed(Threads),
+    "stashed": lambda flow: stashed(Threads, size=flow.stash),
 }
-"""What makes a design of multiway joins, on threads; ``mjoin`` is the block's own."""
+"""What makes a design of multiway joins; ``mjoin`` is the block's own."""
 
 
 def combination_search_of(flow: Flow | None) -> CombinationSearch | None:

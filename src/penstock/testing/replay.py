@@ -334,19 +334,19 @@ class QueryOptions:
     def without_join(self) -> QueryOptions:
         """The options without those that only a join can have."""
         kernel = None if self.kernel in KERNELS else self.kernel
-        flow = replace(self.flow, name=None, branching=None, design=None)
+        flow = replace(self.without_design().flow, name=None, branching=None)
         return replace(self, kernel=kernel, flow=flow)
 
     def without_design(self) -> QueryOptions:
-        """The options without the one that only a join of three and more streams can have."""
-        return replace(self, flow=replace(self.flow, design=None))
+        """The options without those that only a join of three and more streams can have."""
+        return replace(self, flow=replace(self.flow, design=None, probe_order=None, stash=None))
 
 
 def options_for(sql: str, options: QueryOptions, texts: Iterable[str]) -> QueryOptions:
     """The options for one query of a script with the queries ``texts``.
 
-    Options for joins apply to the queries with a join, and a design to those that join three and
-    more streams. If none does, they stay and are refused.
+    Options for joins apply to the queries with a join, and those of a design to queries that join
+    three and more streams. If none does, they stay and are refused.
     """
     most = max(map(streams_joined, texts), default=0)
     here = streams_joined(sql)

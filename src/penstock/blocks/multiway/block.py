@@ -67,9 +67,11 @@ from penstock.blocks.multiway.combination_search import (
     CombinationSearch,
     NewcomersView,
     SearchProgram,
+    TooManyCombinations,
     WindowView,
     known,
 )
+from penstock.blocks.multiway.design_revision import DesignRevision
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.ranks import Ranks
 from penstock.blocks.multiway.stage import Entries, Ranges, Reading, Stage, window_ranges
@@ -85,6 +87,7 @@ from penstock.program.choose.probe_order import (
     JoinTerms,
     ProbeOrder,
     ProbeStage,
+    fixed_order,
     probe_order,
     step_stage,
 )
@@ -123,6 +126,7 @@ class MultiwayBlock:
         self._search: CombinationSearch | None = None
         self._search_is_stale = True
         self._own_search: StretchSearch | None = None
+        self._design: DesignRevision | None = None
         self.name = f"multiway join #{number}"
         self._site: Site | None = None
         self.failures = Failures()
@@ -154,6 +158,7 @@ class MultiwayBlock:
         """Take the first instruction."""
         self._site = site
         self._core = instruction.core
+        self._flow = site.flow
         if not instruction.steps:
             # A design finds the combinations of all inputs.
             self._search = self._combination_search_of(site.flow)
@@ -171,8 +176,8 @@ class MultiwayBlock:
         )
         self._joins = [
             CombinationJoin(
-                number, step.kind, self.sides, self.clock, self._entries_of, self.failures,
-                self._note,
+                number, range(number), step.kind, self.sides, self.clock, self._entries_of,
+                self.failures, self._note,
             )
             for number, step in enumerate(instruction.steps, start=self._core)
         ]  # fmt: skip
@@ -190,6 +195,10 @@ class MultiwayBlock:
             self._kernel = "auto"
         self._terms = JoinTerms(instruction)
         self._paths = ProbePaths(self._search_program())
+        if self._flow is not None and self._flow.revises:
+            if self._design is None:
+                self._running = self._flow.design
+            self._design = DesignRevision(self._search_program(), self._running, self._flow.cores)
         for side in self.sides:
             before = side.time
             side.set_window(instruction.windows[side.index], instruction.times[side.index])
@@ -197,8 +206,8 @@ class MultiwayBlock:
                 ratio = int(side.time.factor) // int(before.factor)
                 self._output_punctuations.rescale(side, ratio)
         for join in self._joins:
-            plan = step_stage(instruction, join.number)
-            join.program(self._stage(plan, join.number > self._core), self._kernel)
+            plan = step_stage(instruction, join.input)
+            join.program(self._stage(plan, join.input > self._core), self._kernel)
         self._set_lags()
         self._rebuild()
 
@@ -217,14 +226,18 @@ class MultiwayBlock:
 
     def _search_program(self) -> SearchProgram:
         """The join as a search sees it."""
+        fixed = self._flow is not None and self._flow.probe_order == "fixed"
 
         def order(origin: int) -> ProbeOrder:
+            if fixed:
+                return fixed_order(self._terms, origin)
             return probe_order(self._instruction, self._terms, origin)
 
         return SearchProgram(
             self.sides[: self._core],
             self._terms,
             order,
+            not fixed,
             self._kernel,
             self._stage,
             self._begun,
@@ -238,9 +251,9 @@ class MultiwayBlock:
         A combination that meets a tuple is decided when a window of one of its members has passed.
         """
         for join in self._joins[1:]:
-            windows = [side.window for side in self.sides[: join.number]]
+            windows = [side.window for side in self.sides[: join.input]]
             sizes = [window.size for window in windows if isinstance(window, Range)]
-            self.sides[join.number].lag = max(sizes, default=0)
+            self.sides[join.input].lag = max(sizes, default=0)
 
     def _stage(self, plan: ProbeStage, padded: bool = False) -> Stage:
         """A stage; times are bounded above if members of time windows probe a time window."""
@@ -290,20 +303,22 @@ class MultiwayBlock:
         before = [(side.ended, side.punctuator.punctuation) for side in self.sides]
         if len(self.dictionary) > TUNING.smallest_dictionary:
             self._tidy_dictionary()
-        search = self._search
-        if search is not None and (self._search_is_stale or search.is_wasteful):
-            search.program(self._search_program())
-            self._search_is_stale = False
+        if self._design is not None:
+            self._turn_to(self._design.design)
+        self._program_search()
         admitted = [
             self._admit(side, run) for side, run in zip(self.sides, message.runs, strict=True)
         ]
-        arrived = Arrived(admitted, Ranks(admitted), [b for _, b in before])
-        for found, ranks in self._outcome(arrived, before):
+        ended, punctuations = zip(*before, strict=True)
+        arrived = Arrived(admitted, Ranks(admitted), punctuations, ended)
+        for found, ranks in self._outcome(arrived):
             self.matches += len(ranks)
             self.latency.visiting.add(time.monotonic_ns() - began, len(ranks))
             positions = arrived.ranks.positions(ranks)
             yield OUT, message.made(self._rows(found, positions), False)
         controls = self._output_punctuations.controls(admitted, arrived.ranks, before)
+        if self._design is not None:
+            self._design.look(arrived, lambda origin: self._paths.of(origin)[0])
         self._forget()
         tuples = sum(one.batch.num_rows for one in admitted)
         self.latency.processing.add(time.monotonic_ns() - began, tuples)
@@ -312,22 +327,63 @@ class MultiwayBlock:
                 yield LETTERS, letters
         yield OUT, message.made(replace(self._nothing, controls=controls), True)
 
-    def _outcome(
-        self, arrived: Arrived, before: Sequence[tuple[bool, int | float]]
-    ) -> Iterator[tuple[Sequence[Indices], Indices]]:
+    def _turn_to(self, design: str) -> None:
+        """Go on with another design, from the tuples that are in the windows."""
+        assert self._flow is not None
+        if design == self._running:
+            return
+        if self._search is not None:
+            self._compared += self._search.comparisons
+            self.failures.count += self._search.failed_expressions
+            self._search.close()
+        self._search = self._combination_search_of(replace(self._flow, design=design))
+        self._running, self._search_is_stale = design, True
+
+    def _program_search(self) -> None:
+        """Let a design start with the program in force, if it does not have it."""
+        search = self._search
+        if search is None or not (self._search_is_stale or search.is_wasteful):
+            return
+        self._entries.clear()
+        try:
+            search.program(self._search_program())
+        except TooManyCombinations:
+            self._give_up_cascade()
+            self._program_search()
+        self._search_is_stale = False
+
+    def _give_up_cascade(self) -> None:
+        """Go on without a cascade, which was not asked for and would store too much."""
+        assert self._design is not None
+        self._design.give_up()
+        self._turn_to(self._design.design)
+
+    def _outcome(self, arrived: Arrived) -> Iterator[tuple[Sequence[Indices], Indices]]:
         """The members of each row of a batch and its rank, in order, in pieces."""
         if self._joins:
             pieces = (
                 (Formed(found.ranks * PHASES + MET, tuple(map(known, found.members))), start, bound)
                 for found, start, bound in self._pieces(arrived)
             )
-            events = events_of(self.sides, arrived, before)
+            events = events_of(self.sides, arrived)
             yield from ((f.members, f.ranks) for f in self._joined(pieces, events))
             return
-        found = (piece for piece, _, _ in self._pieces(arrived))
-        for one in found if self._search is None else self._search.take(arrived):
+        for one in self._found(arrived):
             if len(one):
                 yield tuple(map(known, one.members)), one.ranks
+
+    def _found(self, arrived: Arrived) -> Iterator[Combinations]:
+        """The combinations of a batch of an inner join, in order."""
+        start = 0
+        if self._search is not None:
+            try:
+                yield from self._search.take(arrived)
+                return
+            except TooManyCombinations as stopped:
+                start = stopped.rank
+                self._give_up_cascade()
+        for piece, _, _ in self._pieces(arrived, start):
+            yield piece
 
     def _joined(
         self, pieces: Iterable[tuple[Formed, int, int]], events: Events
@@ -386,10 +442,11 @@ class MultiwayBlock:
 
     # -- combinations -----------------------------------------------------------------------
 
-    def _pieces(self, arrived: Arrived) -> Iterator[tuple[Combinations, int, int]]:
+    def _pieces(self, arrived: Arrived, first: int = 0) -> Iterator[tuple[Combinations, int, int]]:
         """The combinations of the inner join in a batch, in order, in pieces of a bounded size.
 
-        Each with its first rank, and the moment before which all have come.
+        Each with its first rank, and the moment before which all have come. They begin with rank
+        ``first``.
         """
         search = self._own_search
         assert search is not None
@@ -397,7 +454,7 @@ class MultiwayBlock:
             used = self._paths.identities | {join.stage.identity for join in self._joins}
             for identity in self._entries.keys() - used:
                 del self._entries[identity]
-        for found, start, end in search.pieces(arrived, 0, arrived.ranks.count):
+        for found, start, end in search.pieces(arrived, first, arrived.ranks.count):
             yield found, start, start * PHASES + AT_ONCE if end is None else end * PHASES
 
     def _begun(
@@ -643,6 +700,7 @@ class MultiwayBlock:
             "cores": [one_core(self)] if self._search is None else self._search.measures()["cores"],
             "latency": [self.latency],
             "probe_orders": self._probe_orders,
+            "designs": [] if self._design is None else self._design.explained(),
         }
 
     @property

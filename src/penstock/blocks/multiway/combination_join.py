@@ -43,7 +43,7 @@ from penstock.blocks.join.output import (
     standing,
 )
 from penstock.blocks.join.side import JoinSide
-from penstock.blocks.multiway.combination_search import Arrived
+from penstock.blocks.multiway.combination_search import Arrived, known
 from penstock.blocks.multiway.stage import Entries, KeyStore, Ranges, Stage, window_ranges
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.punctuator import Clock, Ticks
@@ -132,14 +132,13 @@ class Events:
     expiries: Sequence[Expiries]
 
 
-def events_of(
-    sides: Sequence[JoinSide], arrived: Arrived, before: Sequence[tuple[bool, int | float]]
-) -> Events:
-    """The events of a batch that has been stored; ``before``: how each input stood before it.
+def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
+    """The events of a batch that has been stored.
 
     A tuple expires when the punctuations of all other inputs have passed it, or all have ended.
     """
     ranks, expiries = arrived.ranks, []
+    before = arrived.punctuations_before
     steps = [ranks.steps(number, admitted) for number, admitted in enumerate(arrived.admitted)]
     ends = [
         -1
@@ -147,11 +146,14 @@ def events_of(
         else int(ranks.controls[number][admitted.control_keys == admitted.end_key][0])
         for number, admitted in enumerate(arrived.admitted)
     ]
-    for side in sides:
+    moving = np.zeros(ranks.count, np.bool_)
+    for at, _ in steps:
+        moving[at] = True
+    moves = np.flatnonzero(moving)
+    all_standing = [standing(moves, *of) for of in zip(steps, before, strict=True)]
+    for side, least in zip(sides, _least_of_others(all_standing), strict=True):
         others = [other.index for other in sides if other is not side]
-        moves = np.unique(np.concatenate([steps[number][0] for number in others]))
-        least = np.min([standing(moves, steps[n], before[n][1]) for n in others], axis=0)
-        ended_before = all(before[number][0] for number in others)
+        ended_before = all(arrived.ended_before[number] for number in others)
         ended = all(sides[number].ended for number in others)
         own, when = expiry_ranks(
             side,
@@ -159,10 +161,36 @@ def events_of(
             (moves, least),
             ended_before,
             max(ends[number] for number in others) if ended and not ended_before else None,
-            min(before[number][1] for number in others),
+            min(before[number] for number in others),
         )
         expiries.append(Expiries(side.rows.first, own, when))
     return Events(ranks.tuples, ranks.seen, expiries)
+
+
+def reach_of(
+    sides: Sequence[JoinSide], members: Sequence[Indices], count: int, clock: Clock
+) -> tuple[Ticks, Ticks]:
+    """The largest time, and the smallest expiry, of the members that are in time windows."""
+    times = np.full(count, clock.lowest, clock.dtype)
+    expiry = np.full(count, clock.highest, clock.dtype)
+    for side, seqs in zip(sides, members, strict=True):
+        if isinstance(side.window, Range):
+            real = np.flatnonzero(seqs >= 0)
+            where = seqs[real] - side.rows.first
+            times[real] = np.maximum(times[real], side.times.view()[where])
+            expiry[real] = np.minimum(expiry[real], side.expiry.view()[where])
+    return times, expiry
+
+
+def _least_of_others(numbers: Sequence[Ticks]) -> list[Ticks]:
+    """For each of several columns, the smallest numbers of all the others."""
+    before, after = [numbers[-1]], [numbers[0]]
+    for column in numbers[-2:0:-1]:
+        before.append(np.minimum(before[-1], column))
+    for column in numbers[1:-1]:
+        after.append(np.minimum(after[-1], column))
+    ends = zip(after[:-1], before[-2::-1], strict=True)
+    return [before[-1], *(np.minimum(a, b) for a, b in ends), after[-1]]
 
 
 class CombinationWindow:
@@ -198,7 +226,7 @@ class CombinationWindow:
     def begin(self, expiries: Sequence[Expiries]) -> None:
         """Find out which combinations end in this batch."""
         live = self.ends.view() == NEVER
-        for members, one in zip(self.members, expiries, strict=False):
+        for members, one in zip(self.members, expiries, strict=True):
             if len(one.when) and one.when.min() != NEVER:
                 ends = self.ends.view()
                 ends[live] = np.minimum(ends[live], one.of(members.view()[live]))
@@ -208,7 +236,7 @@ class CombinationWindow:
     def append(self, formed: Formed, expiries: Sequence[Expiries]) -> None:
         """Store what has been formed in this batch."""
         ends = np.full(len(formed), NEVER, np.int64)
-        for seqs, one in zip(formed.members, expiries, strict=False):
+        for seqs, one in zip(formed.members, expiries, strict=True):
             ends = np.minimum(ends, one.of(seqs))
         ranks, phases = formed.ranks, formed.moments % PHASES
         at_once = np.where(phases == EXPIRED, formed.moments, ranks * PHASES + AT_ONCE)
@@ -217,30 +245,19 @@ class CombinationWindow:
         for buffer, seqs in zip(self.members, formed.members, strict=True):
             buffer.append(seqs)
         self.matched.repeat(False, len(formed))
-        times, expiry = self._reach(formed.members, len(formed))
+        times, expiry = reach_of(self._sides, formed.members, len(formed), self._clock)
         self.times.append(times)
         self.expiry.append(expiry)
         self.moments.append(formed.moments)
         self.ends.append(ends)
         self.due.append(due)
 
-    def _reach(self, members: Sequence[Indices], count: int) -> tuple[Ticks, Ticks]:
-        """The largest time, and the smallest expiry, of members in time windows."""
-        times = np.full(count, self._clock.lowest, self._clock.dtype)
-        expiry = np.full(count, self._clock.highest, self._clock.dtype)
-        for side, seqs in zip(self._sides, members, strict=True):
-            if isinstance(side.window, Range):
-                real = np.flatnonzero(seqs >= 0)
-                where = seqs[real] - side.rows.first
-                times[real] = np.maximum(times[real], side.times.view()[where])
-                expiry[real] = np.minimum(expiry[real], side.expiry.view()[where])
-        return times, expiry
-
     def refresh(self) -> None:
         """Read times and expiries again, after windows have changed."""
         live = np.flatnonzero(self.ends.view() == NEVER)
         members = [buffer.view()[live] for buffer in self.members]
-        self.times.view()[live], self.expiry.view()[live] = self._reach(members, len(live))
+        times, expiry = reach_of(self._sides, members, len(live), self._clock)
+        self.times.view()[live], self.expiry.view()[live] = times, expiry
 
     def finish(self) -> tuple[int, bool]:
         """Let go of combinations that have ended; the rest was formed before the next batch.
@@ -266,10 +283,10 @@ class CombinationWindow:
         for buffer in self._buffers:
             buffer.replace(buffer.view()[live])
 
-    def renumber(self, input: int, first: int, numbers: Indices) -> None:
-        """Take new numbers of an input's tuples, the first of which had the number ``first``."""
+    def renumber(self, member: int, first: int, numbers: Indices) -> None:
+        """Take new numbers of a member's tuples, the first of which had the number ``first``."""
         self.pack()
-        seqs = self.members[input].view()
+        seqs = self.members[member].view()
         real = seqs >= 0
         seqs[real] = numbers[seqs[real] - first]
 
@@ -279,8 +296,10 @@ class CombinationJoin:
 
     Parameters
     ----------
-    number
-        Which input joins; combinations have members of the inputs before it.
+    input
+        Which input joins.
+    left
+        The inputs that combinations have members of, in the order in which they have joined.
     kind
         The kind of the join.
     sides
@@ -293,7 +312,8 @@ class CombinationJoin:
 
     def __init__(
         self,
-        number: int,
+        input: int,
+        left: Sequence[int],
         kind: str,
         sides: Sequence[JoinSide],
         clock: Clock,
@@ -301,11 +321,12 @@ class CombinationJoin:
         failures: Failures,
         note: Callable[[int], None],
     ) -> None:
-        self.number = number
+        self.input = input
+        self.left = tuple(left)
         self.kind = kind
-        self.window = CombinationWindow(sides[:number], clock)
+        self.window = CombinationWindow([sides[number] for number in left], clock)
         self._sides = sides
-        self._side = sides[number]
+        self._side = sides[input]
         self._side.track(kind in RIGHT_UNMATCHED, True)
         self._clock = clock
         self._entries_of = entries_of
@@ -318,7 +339,8 @@ class CombinationJoin:
         """Take another condition; window sizes may have changed too."""
         self.stage = stage
         self._kernel = kernel
-        left, mine = self._sides[: self.number], isinstance(self._side.window, Range)
+        left = [self._sides[number] for number in self.left]
+        mine = isinstance(self._side.window, Range)
         self._is_timed = any(isinstance(side.window, Range) for side in left)
         self._mixed = [side for side in left if isinstance(side.window, Range) != mine]
         self.window.refresh()
@@ -336,10 +358,11 @@ class CombinationJoin:
         if self._keys is None:
             # Those that have ended have no tuples from which keys could be computed.
             self.window.pack()
-        self.window.begin(events.expiries)
+        self._expiries = [events.expiries[number] for number in self.left]
+        self.window.begin(self._expiries)
         self._unmatched: Expiring | None = None
         if self.kind in RIGHT_UNMATCHED:
-            mine = events.expiries[self.number]
+            mine = events.expiries[self.input]
             self._unmatched = in_rank_order(self._side, mine.own, mine.when)
             phases = np.where(self._unmatched.at_once, AT_ONCE, EXPIRED)
             self._unmatched_due = self._unmatched.ranks * PHASES + phases
@@ -351,7 +374,7 @@ class CombinationJoin:
         with its own first rank and bound.
         """
         base = first = len(self.window)
-        self.window.append(formed, self._events.expiries)
+        self.window.append(formed, self._expiries)
         if self._keys is not None:
             self._store_keys(self._keys, formed.members, len(formed), self._failures)
         while start * PHASES < bound:
@@ -377,8 +400,8 @@ class CombinationJoin:
 
     def renumber(self, input: int, first: int, numbers: Indices) -> None:
         """Take new numbers of an input's tuples."""
-        if input < self.number:
-            self.window.renumber(input, first, numbers)
+        if input in self.left:
+            self.window.renumber(self.left.index(input), first, numbers)
             self._keys = None
 
     # -- pairs ------------------------------------------------------------------------------
@@ -410,7 +433,7 @@ class CombinationJoin:
         moments = window.moments.view()[first:after]
         ranks = moments // PHASES
         times, expiry = window.times.view()[first:after], window.expiry.view()[first:after]
-        seen = events.seen(ranks, self.number)
+        seen = events.seen(ranks, self.input)
         entries = self._entries_of(self.stage)
         ranges = window_ranges(side, seen, lambda: (times, expiry if self._is_timed else None))
         members = self._members(slice(first, after))
@@ -422,11 +445,9 @@ class CombinationJoin:
             return None
         chosen, seqs = found >> 32, entries.numbers(found & 0xFFFFFFFF)
         if self._mixed:
-            live = events.expiries[self.number].of(seqs) > ranks[chosen]
+            live = events.expiries[self.input].of(seqs) > ranks[chosen]
             for other in self._mixed:
-                live &= in_time(
-                    other, side, window.members[other.index].view()[first + chosen], seqs
-                )
+                live &= in_time(other, side, known(members[other.index])[chosen], seqs)
             chosen, seqs = chosen[live], seqs[live]
         return first + chosen, seqs, moments[chosen]
 
@@ -435,7 +456,7 @@ class CombinationJoin:
     ) -> tuple[Indices, Indices, Indices] | None:
         """The pairs of tuples that arrive with combinations that are there."""
         window, side = self.window, self._side
-        ranks = self._events.tuples[self.number]
+        ranks = self._events.tuples[self.input]
         a, b = np.searchsorted(ranks, (start, stop)).tolist()
         seqs = np.arange(a, b) + (side.rows.next - side.newest)
         ranks = ranks[a:b]
@@ -443,6 +464,9 @@ class CombinationJoin:
             nothing = np.empty(0, np.int64)
             return nothing, nothing, nothing
         hi = np.searchsorted(window.moments.view(), ranks * PHASES)
+        ends = window.ends.view()
+        # All combinations before the first one that has not ended have ended.
+        lo = np.searchsorted(np.maximum.accumulate(ends), ranks, side="right")
         lower = upper = stored_upper = stored_lower = None
         if self._is_timed:
             where = seqs - side.rows.first
@@ -450,14 +474,13 @@ class CombinationJoin:
             if isinstance(side.window, Range):
                 upper, stored_upper = side.expiry.view()[where], window.times.view()
         keys = self._key_store()
-        ends = window.ends.view()
         found = self.stage.search_combinations(
             keys,
             keys.stored(stored_lower, stored_upper),
             self._sides,
             self._members(slice(None)),
             seqs,
-            Ranges(np.zeros_like(hi), hi, lower, upper),
+            Ranges(np.minimum(lo, hi), hi, lower, upper),
             lambda probing, which: ends[which] > ranks[probing],
             most,
             self._dictionary,
@@ -472,7 +495,7 @@ class CombinationJoin:
     def _members(self, part: slice) -> list[Indices | None]:
         """The members of some combinations, by input of the tree."""
         found: list[Indices | None] = [None] * len(self._sides)
-        for number, buffer in enumerate(self.window.members):
+        for number, buffer in zip(self.left, self.window.members, strict=True):
             found[number] = buffer.view()[part]
         return found
 
@@ -487,7 +510,9 @@ class CombinationJoin:
     def _store_keys(
         self, keys: KeyStore, members: Sequence[Indices], count: int, failures: Failures
     ) -> None:
-        every = [*members, *[None] * (len(self._sides) - len(members))]
+        every: list[Indices | None] = [None] * len(self._sides)
+        for number, seqs in zip(self.left, members, strict=True):
+            every[number] = seqs
         keys.append(*self.stage.keys_of(self._sides, every, count, self._dictionary, failures))
 
     # -- what comes out ---------------------------------------------------------------------
@@ -520,7 +545,7 @@ class CombinationJoin:
             rows = self._unmatched.seqs
             alone = ~self._side.matched.view()[rows - self._side.rows.first]
             ended = np.flatnonzero((self._unmatched_due < bound) & alone)
-            missing = [np.full(len(ended), NO_NUMBER)] * self.number
+            missing = [np.full(len(ended), NO_NUMBER)] * len(self.left)
             made.append((self._unmatched_due[ended], *missing, rows[ended]))
             self._unmatched_due[ended] = NEVER
         moments, *together = (np.concatenate(columns) for columns in zip(*made, strict=True))
@@ -539,18 +564,24 @@ class CombinationJoin:
         self.window.pack()
         self._keys = None
         for number, members in enumerate(self.window.members):
-            state.columns[f"C{self.number}.{number}"] = members.view().copy()
-        state.columns[f"C{self.number}.matched"] = self.window.matched.view().copy()
+            state.columns[f"C{self.input}.{number}"] = members.view().copy()
+        state.columns[f"C{self.input}.matched"] = self.window.matched.view().copy()
 
     def load(self, state: BlockState) -> None:
         """Restore the combinations from saved state; the windows have been restored."""
         members = tuple(
-            state.columns[f"C{self.number}.{number}"].astype(np.int64)
-            for number in range(self.number)
+            state.columns[f"C{self.input}.{number}"].astype(np.int64)
+            for number in range(len(self.left))
         )
+        self.begin_with(members)
+        self.window.matched.replace(state.columns[f"C{self.input}.matched"])
+
+    def begin_with(self, members: tuple[Indices, ...]) -> None:
+        """Have these combinations, which were formed before."""
         count = len(members[0])
-        self.window.append(Formed(np.full(count, BEFORE), members), ())
-        self.window.matched.replace(state.columns[f"C{self.number}.matched"])
+        nothing = np.empty(0, np.int64)
+        expiries = [Expiries(0, nothing, nothing)] * len(members)
+        self.window.append(Formed(np.full(count, BEFORE), members), expiries)
         self._keys = None
 
 

@@ -93,6 +93,7 @@ class Arrived:
     admitted: Sequence[Admitted]
     ranks: Ranks
     punctuations_before: Sequence[int | float]
+    ended_before: Sequence[bool]
 
 
 class WindowView(NamedTuple):
@@ -156,17 +157,30 @@ batch; afterwards it is that of the new tuple, the origin.
 class SearchProgram:
     """A join as a design sees it: the windows, the terms of the predicate, and how to probe.
 
-    ``order`` gives the probe order that ``mjoin`` has for an origin, ``stage`` makes its stages.
+    ``order`` gives the probe order that ``mjoin`` has for an origin, which it may revise or not;
+    ``stage`` makes its stages.
     """
 
     sides: Sequence[JoinSide]
     terms: JoinTerms
     order: Callable[[int], ProbeOrder]
+    revises_orders: bool
     kernel: str
     stage: Callable[[ProbeStage], Stage]
     begin: Begin
     extend: Extend
     meet: Meet
+
+
+class TooManyCombinations(Exception):
+    """A design would have to store more combinations than it may.
+
+    It has given all combinations of the arrivals before ``rank``.
+    """
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(f"too many combinations to store from rank {rank} on")
+        self.rank = rank
 
 
 class CombinationSearch(Protocol):

@@ -79,6 +79,8 @@ class ProbePaths:
 
     def revise(self, arrived: Arrived, searches: Sequence[StretchSearch]) -> bool:
         """Let samples of a batch, which is stored, find better orders; whether there are any."""
+        if not self._program.revises_orders:
+            return False
         origins = range(len(self._program.sides))
         probed = [sum(search.probed[o] for search in searches) for o in origins]
         intermediate = [sum(search.intermediate[o] for search in searches) for o in origins]
@@ -150,10 +152,10 @@ class Sample:
 
     def best(self, order: ProbeOrder) -> tuple[ProbeOrder, MatchRates]:
         """The order that the sample suggests, or the given one; and its match rates."""
-        rates, cost = self._along(order)
+        rates, cost = self.along(order)
         other = self._by_rank(order)
         if other != order:
-            its_rates, its_cost = self._along(other)
+            its_rates, its_cost = self.along(other)
             if its_cost < GAIN * cost:
                 return other, MatchRates(self.tuples, its_rates)
         return order, MatchRates(self.tuples, rates)
@@ -174,7 +176,7 @@ class Sample:
             sample = tried[best].sample
         return staged(self._program.terms, self._origin, (*chosen, *rest))
 
-    def _along(self, order: ProbeOrder) -> tuple[tuple[float | None, ...], float]:
+    def along(self, order: ProbeOrder) -> tuple[tuple[float | None, ...], float]:
         """The match rates of an order's stages, and its cost for one arrival."""
         rates: list[float | None] = []
         cost, combinations, sample = 0.0, 1.0, self._begun

@@ -53,6 +53,8 @@ class StretchSearch:
         Which arrivals probe; those of the program where that is not given.
     put_together
         What makes one of several sets of combinations; without it they leave in output order.
+    inputs
+        The inputs that a combination has members of; all, where that is not given.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class StretchSearch:
         failures: Failures,
         begin: Begin | None = None,
         put_together: Callable[[Sequence[Combinations], int], Combinations] = in_output_order,
+        inputs: Sequence[int] | None = None,
     ) -> None:
         self._program = program
         self._path = path
@@ -72,6 +75,7 @@ class StretchSearch:
         self._failures = failures
         self._begin = begin or program.begin
         self._put_together = put_together
+        self._inputs = range(len(program.sides)) if inputs is None else inputs
         self._step = TUNING.pairs_per_step
         self.comparisons = 0
         self.probed = [0 for _ in program.sides]
@@ -101,7 +105,7 @@ class StretchSearch:
             if found is None:
                 for one in self.one(arrived, start):
                     yield one, start, None
-                found = in_output_order((), len(self._program.sides))
+                found = self._put_together((), len(self._program.sides))
             elif self._step < TUNING.pairs_per_step and len(found) * 4 < TUNING.pairs_per_step:
                 self._step *= 2
             yield found, start, end
@@ -110,7 +114,8 @@ class StretchSearch:
     def stretch(self, arrived: Arrived, start: int, stop: int) -> Combinations | None:
         """The combinations of the arrivals ranked ``start .. stop - 1``; None if too many."""
         parts: list[Combinations] = []
-        for origin, ranks in enumerate(arrived.ranks.tuples[: len(self._program.sides)]):
+        for origin in self._inputs:
+            ranks = arrived.ranks.tuples[origin]
             found = self.of_origin(arrived, origin, start, stop) if len(ranks) else None
             if found is None and len(ranks):
                 return None
@@ -138,12 +143,15 @@ class StretchSearch:
 
     def one(self, arrived: Arrived, rank: int) -> Iterator[Combinations]:
         """The combinations of one arrival that has too many to find at once."""
-        for origin, ranks in enumerate(arrived.ranks.tuples[: len(self._program.sides)]):
-            if rank in ranks:
+        for origin in self._inputs:
+            if rank in arrived.ranks.tuples[origin]:
                 order = self._path(origin)[0]
                 begun = self._begin(arrived, order, rank, rank + 1, self._failures)
                 self.probed[origin] += len(begun)
-                every = tuple((0, len(side.rows)) for side in self._program.sides)
+                every = tuple(
+                    (0, len(side.rows) if side.index in self._inputs else 0)
+                    for side in self._program.sides
+                )
                 yield from self._within(arrived, origin, begun, every)
 
     def _within(
@@ -217,7 +225,7 @@ class StretchSearch:
             self._entries(stage), self._dictionary, seen, first, self._failures, self._note, after
         )
         found = self._program.extend(arrived, origin, stage, given, most, view)
-        if found is not None and len(stage.bound) + 1 < len(self.intermediate):
+        if found is not None and len(stage.bound) + 1 < len(self._inputs):
             self.intermediate[origin] += len(found)
         return found
 

@@ -38,6 +38,7 @@ from penstock.program.isa.flow import (
     FlowName,
     Kernel,
     Order,
+    ProbeOrderName,
 )
 from penstock.program.isa.instructions import (
     Change,
@@ -280,6 +281,8 @@ class Engine:
         precision: int | None = None,
         admission: Admission | None = None,
         design: DesignName | None = None,
+        probe_order: ProbeOrderName | None = None,
+        stash: int | None = None,
     ) -> Query[Pipeline]:
         """Start a query, with empty windows, exactly here in the input.
 
@@ -309,12 +312,20 @@ class Engine:
             ``wait`` (None): while its output is full, ``push`` waits. ``shed``: its input is
             dropped and counted.
         design
-            How cores share a join of three and more streams: ``mjoin`` on one core, ``shared`` and
-            ``parallel`` on any number, ``stashed``, ``circular`` and ``linear`` as pipelines;
-            ``parallel-as-published`` loses rows. None, ``auto``: ``mjoin``, or ``shared`` with
-            ``cores``.
+            How a join of three and more streams is run: ``mjoin`` and ``cascade`` on one core,
+            ``shared`` and ``parallel`` on any number, ``stashed``, ``circular`` and ``linear`` as
+            pipelines; ``parallel-as-published`` loses rows. None, ``auto``: ``shared`` with
+            ``cores``, else ``mjoin`` or ``cascade`` by estimates, revised while it runs.
+        probe_order
+            How such a join orders its probes: ``measured`` (None) by the predicate and by match
+            rates, ``fixed`` by the places in FROM, around from each stream, as the hardware does.
+        stash
+            How many pairs the stash of ``stashed`` has room for; None: by the windows, at most
+            4,096.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission, design)
+        choice = FlowChoice(
+            flow, cores, branching, precision, admission, design, probe_order, stash
+        )
         check_program(sql, kernel)
         with self._lock:
             while name is None:
@@ -352,12 +363,16 @@ class Engine:
         precision: int | None = None,
         admission: Admission | None = None,
         design: DesignName | None = None,
+        probe_order: ProbeOrderName | None = None,
+        stash: int | None = None,
     ) -> Explanation:
         """What a query with these options, those of :meth:`install`, would become, and why.
 
         The plan, the program, the kernel and the flow. Nothing is started.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission, design)
+        choice = FlowChoice(
+            flow, cores, branching, precision, admission, design, probe_order, stash
+        )
         check_program(sql, kernel)
         return self._explain(sql, order, kernel, choice).text
 

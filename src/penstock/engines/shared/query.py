@@ -514,10 +514,13 @@ class Query(Generic[H]):
     def explain(self) -> Explanation:
         """The plan, the program, the kernel and the flow, with the reasons for them.
 
-        And the probe orders of a join of three and more streams that were revised as it runs.
+        And the design and the probe orders of a join of three and more streams, as measured while
+        it runs.
         """
-        orders = [line for line in self.metrics().get("probe_orders", ()) if "measured" in line]
-        return Explanation("\n".join((self.explained().text, *orders)))
+        metrics = self.metrics()
+        orders = [line for line in metrics.get("probe_orders", ()) if "measured" in line]
+        designs = metrics.get("designs", ())
+        return Explanation("\n".join((self.explained().text, *designs, *orders)))
 
     def explained(self) -> Explained:
         """What :meth:`explain` says, part by part."""

@@ -40,7 +40,15 @@ from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
 from penstock.program.choose.explain import Explained, Explanation
 from penstock.program.choose.probe_order import cross_products
 from penstock.program.isa.block_instructions import Program
-from penstock.program.isa.flow import Admission, DesignName, FlowChoice, FlowName, Kernel, Order
+from penstock.program.isa.flow import (
+    Admission,
+    DesignName,
+    FlowChoice,
+    FlowName,
+    Kernel,
+    Order,
+    ProbeOrderName,
+)
 from penstock.program.isa.instructions import (
     Change,
     CreateStream,
@@ -324,6 +332,8 @@ class Engine:
         precision: int | None = None,
         admission: Admission | None = None,
         design: DesignName | None = None,
+        probe_order: ProbeOrderName | None = None,
+        stash: int | None = None,
     ) -> Query[RemoteBlocks]:
         """Start a query, with empty windows, exactly here in the input.
 
@@ -332,7 +342,7 @@ class Engine:
 
         Parameters
         ----------
-        sql, name, order, kernel, precision, design
+        sql, name, order, kernel, precision, design, probe_order, stash
             As in the embedded engine.
         flow
             ``splitjoin``, which is what there is on Spark; None: the same.
@@ -343,7 +353,9 @@ class Engine:
         admission
             ``wait``, which is what there is on Spark; None: the same.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission, design)
+        choice = FlowChoice(
+            flow, cores, branching, precision, admission, design, probe_order, stash
+        )
         check_program(sql, kernel)
         check_carried(sql, choice)
         with self._lock:
@@ -381,12 +393,16 @@ class Engine:
         precision: int | None = None,
         admission: Admission | None = None,
         design: DesignName | None = None,
+        probe_order: ProbeOrderName | None = None,
+        stash: int | None = None,
     ) -> Explanation:
         """What a query with these options, those of :meth:`install`, would become, and why.
 
         The plan, the program, the kernel and the flow. Nothing is started.
         """
-        choice = FlowChoice(flow, cores, branching, precision, admission, design)
+        choice = FlowChoice(
+            flow, cores, branching, precision, admission, design, probe_order, stash
+        )
         check_program(sql, kernel)
         check_carried(sql, choice)
         return self._explain(sql, order, kernel, choice).text

@@ -51,7 +51,7 @@ def check_on_spark(choice: FlowChoice) -> None:
     if choice.design in DESIGNS_NOT_HERE:
         raise InputError(
             f"the design {choice.design} cannot run on Spark: {DESIGNS_NOT_HERE[choice.design]}",
-            f"Ask for the design mjoin, stashed, circular or linear, or {ELSEWHERE}",
+            f"Ask for the design mjoin, cascade, stashed, circular or linear, or {ELSEWHERE}",
         )
     if choice.branching is not None:
         raise InputError(

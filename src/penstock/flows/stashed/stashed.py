@@ -58,12 +58,15 @@ MakeStash = Callable[[SearchProgram, Roles, int], AnyStash]
 MakeCore = Callable[..., JoinCore]
 
 
-def stashed(driver: Callable[[Network], Driver], plan: StashPlan | None = None) -> MultiFlow:
+def stashed(
+    driver: Callable[[Network], Driver], plan: StashPlan | None = None, size: int | None = None
+) -> MultiFlow:
     """Stashed-MJ with recomputation on a driver.
 
-    Without a plan, the pair is the one that the program suggests.
+    Without a plan, the pair is the one that the program suggests; ``size``: another number of pairs
+    in the stash than planned.
     """
-    return MultiFlow(stashed_units(plan), driver)
+    return MultiFlow(stashed_units(plan, size), driver)
 
 
 def recomputing_stash(program: SearchProgram, roles: Roles, size: int) -> AnyStash:

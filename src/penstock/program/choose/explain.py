@@ -71,7 +71,7 @@ def explain(plan: Plan | None, program: Program) -> str:
         lines.extend(f"  {line}" for line in str(instruction).splitlines())
     lines += [f"kernel {join.kernel}: {join.reason}" for join in program.joins]
     lines += [f"kernel {block.kernel}: {block.reason}" for block in program.aggregates]
-    lines += [line for join in program.joins for line in explain_orders(join)]
+    lines += [line for join in program.joins for line in explain_orders(join, program.flow)]
     lines.append(f"order {program.order}")
     return "\n".join(lines)
 

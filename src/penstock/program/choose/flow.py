@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 
 from penstock.errors import InputError
+from penstock.program.choose.cascade import cascade_order
+from penstock.program.choose.design import DesignChoice, assumed_design
 from penstock.program.choose.probe_order import JoinTerms, cross_products
-from penstock.program.choose.stash import assumed_plan, check_stash
+from penstock.program.choose.stash import assumed_plan, check_stash, check_stash_size
 from penstock.program.isa.block_instructions import AggregateRows, OrderRows, Program
 from penstock.program.isa.flow import (
     ADMISSIONS,
     DESIGNS,
     EVERY_KIND,
     FLOWS,
+    OWN_ORDER,
+    PROBE_ORDERS,
     UNORDERED,
     Flow,
     FlowChoice,
@@ -28,7 +32,12 @@ MOST_PRECISION = 1 << 40
 
 def check_choice(choice: FlowChoice) -> None:
     """Refuse a choice that is valid for no query."""
-    numbers = {"cores": choice.cores, "branching": choice.branching, "precision": choice.precision}
+    numbers = {
+        "cores": choice.cores,
+        "branching": choice.branching,
+        "precision": choice.precision,
+        "stash": choice.stash,
+    }
     for name, number in numbers.items():
         if number is not None and type(number) is not int:
             raise InputError(f"{name} is {number!r}", "Write a whole number.")
@@ -62,6 +71,9 @@ def check_choice(choice: FlowChoice) -> None:
         raise InputError(
             f"unknown design {choice.design!r}", f"Write one of: {', '.join(DESIGNS)}."
         )
+    if choice.probe_order is not None and choice.probe_order not in PROBE_ORDERS:
+        raise InputError(f"unknown probe order {choice.probe_order!r}", "Write measured or fixed.")
+    check_stash_size(choice.stash)
     if choice.admission is not None and choice.admission not in ADMISSIONS:
         raise InputError(f"unknown admission {choice.admission!r}", "Write wait or shed.")
 
@@ -73,6 +85,8 @@ ALONE = "cores=2 (--cores 2) alone lets two threads divide the batches of an agg
 def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> None:
     """Refuse a flow for a query without a join, and a design for one of two streams.
 
+    A probe order and a stash are parts of a design.
+
     ``alone``: what cores do for an aggregate.
     """
     if choice.design is not None and choice.design != "auto" and _multiway(program) is None:
@@ -80,6 +94,12 @@ def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> Non
             f"the design {choice.design} is asked for, and the query joins no three streams",
             "Leave the design out; cores share a join of two streams by a flow (flow=, --flow).",
         )
+    for name, value in (("probe order", choice.probe_order), ("stash", choice.stash)):
+        if value is not None and _multiway(program) is None:
+            raise InputError(
+                f"a {name} is asked for, and the query joins no three streams",
+                f"Leave the {name} out.",
+            )
     if program.joins or (choice.name is None and choice.branching is None):
         return
     asked = "flow" if choice.name is not None else "branching"
@@ -133,10 +153,12 @@ def decide(program: Program) -> Flow:
                 "Ask for the flow splitjoin.",
             )
     cores = 1 if name == "three-step" else choice.cores or max(1, _machine_cores())
-    design = "mjoin"
+    design, revises = "mjoin", False
     if several:
-        design = design_of(choice, program)
+        design = design_of(choice, program).design
+        revises = design in REVISED and _is_open(choice, program)
         cores = _cores_of_design(design, choice, several)
+        _check_parts(design, choice)
     return Flow(
         name,
         cores,
@@ -145,6 +167,9 @@ def decide(program: Program) -> Flow:
         precision,
         choice.admission or "wait",
         design,
+        choice.probe_order or "measured",
+        choice.stash,
+        revises,
     )
 
 
@@ -154,10 +179,12 @@ ANY_CORES = ("shared", "parallel", "parallel-as-published")
 """The designs for any number of cores."""
 INEXACT = "parallel-as-published"
 """The design that loses rows."""
+REVISED = ("mjoin", "shared", "cascade")
+"""The designs of which one can take the other's place while a join runs."""
 
 
-def design_of(choice: FlowChoice, program: Program) -> str:
-    """The design of a join of three and more streams."""
+def design_of(choice: FlowChoice, program: Program) -> DesignChoice:
+    """The design of a join of three and more streams, and why."""
     step = _step(program)
     if choice.design not in (None, "auto"):
         if step is not None and choice.design != "mjoin":
@@ -166,12 +193,41 @@ def design_of(choice: FlowChoice, program: Program) -> str:
                 "streams",
                 "Ask for the design mjoin, or leave it out.",
             )
-        return str(choice.design)
+        return DesignChoice(str(choice.design), "asked for")
     if step is not None:
-        return "mjoin"
+        return DesignChoice("mjoin", f"one core runs {step} joins among three and more streams")
     if choice.branching is not None:
-        return "parallel"
-    return "shared" if (choice.cores or 1) > 1 else "mjoin"
+        return DesignChoice(
+            "parallel", "a branching is asked for, and it has the tree that branches"
+        )
+    cores = choice.cores or 1
+    if choice.probe_order == "fixed":
+        why = "it has the fixed probe order that is asked for"
+        return DesignChoice("shared" if cores > 1 else "mjoin", why)
+    join = next(join for join in program.joins if len(join.inputs) > 2)
+    return assumed_design(JoinTerms(join), cores)
+
+
+def _is_open(choice: FlowChoice, program: Program) -> bool:
+    """Whether another design may take the place of the one that was chosen, while it runs."""
+    return (
+        choice.design in (None, "auto") and choice.probe_order != "fixed" and _step(program) is None
+    )
+
+
+def _check_parts(design: str, choice: FlowChoice) -> None:
+    """Refuse a probe order or a stash that a design does not have."""
+    if choice.probe_order is not None and design in OWN_ORDER:
+        raise InputError(
+            f"the probe order {choice.probe_order} is asked for, and the design {design} has an "
+            "order of its own",
+            "Leave the probe order out, or ask for the design mjoin, shared, parallel or linear.",
+        )
+    if choice.stash is not None and design != "stashed":
+        raise InputError(
+            f"a stash of {choice.stash} pairs is asked for, and the design {design} has none",
+            "Leave the stash out, or ask for the design stashed.",
+        )
 
 
 def _cores_of_design(design: str, choice: FlowChoice, streams: int) -> int:
@@ -185,11 +241,14 @@ def _cores_of_design(design: str, choice: FlowChoice, streams: int) -> int:
         return choice.cores or max(1, _machine_cores())
     cores, what = 1, "one core"
     if design == "stashed":
-        check_stash(streams, None)
+        check_stash(streams, choice.stash)
         cores, what = 2, "two cores, one for each stage"
     elif design in CORE_FOR_EACH_STREAM:
         cores, what = streams, f"a core for each of the {streams} streams"
-    if choice.cores not in (None, cores) and choice.design is not None:
+    if choice.design in (None, "auto"):
+        # A cascade that was not asked for may give way to the design shared.
+        return choice.cores or cores
+    if choice.cores not in (None, cores):
         raise InputError(
             f"the design {design} has {what}, and not {choice.cores} cores",
             "Leave the cores out, or ask for the design shared.",
@@ -309,20 +368,35 @@ def _takes_one_thread(call: Call) -> bool:
 
 def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
     """The line of EXPLAIN about the design of a join of three and more streams."""
-    choice, why = program.flow, "asked for"
-    if choice.design in (None, "auto"):
-        why = f"one core joins {_multiway(program)} streams"
-        if flow.design == "shared":
-            why = f"{choice.cores} cores are asked for, and with it they share the windows"
-        elif flow.design == "parallel":
-            why = "a branching is asked for, and it has the tree that branches"
-    line = f"design {flow.design}{cores}: {why}"
+    choice = program.flow
+    design = design_of(choice, program)
+    lines = [f"design {flow.design}{cores}: {design.why}"]
+    if flow.revises:
+        lines.append("design revised while it runs: samples of arrivals measure the match rates")
+    join = next(join for join in program.joins if len(join.inputs) > 2)
+    if flow.design == "cascade":
+        names = [f"{join.streams[input]} ({input + 1})" for input in cascade_order(JoinTerms(join))]
+        lines.append(f"cascade: {names[0]} with {', then with '.join(names[1:])}")
     if flow.design == "stashed":
-        join = next(join for join in program.joins if len(join.inputs) > 2)
         plan = assumed_plan(JoinTerms(join), join.windows)
+        size = plan.size if choice.stash is None else choice.stash
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
-        line += f"\nstash of {plan.size} pairs of {pair} ({plan.second + 1}): {plan.why}"
-    return line
+        why = plan.why if choice.stash is None else f"{plan.why}; the number is asked for"
+        lines.append(f"stash of {size} pairs of {pair} ({plan.second + 1}): {why}")
+    if flow.design not in OWN_ORDER and (len(join.inputs) == join.core or join.core > 1):
+        lines.append(f"probe orders {_orders(flow, choice)}")
+    return "\n".join(lines)
+
+
+def _orders(flow: Flow, choice: FlowChoice) -> str:
+    """How a design orders its probes, and why."""
+    if flow.probe_order == "fixed":
+        return "fixed: asked for; from each stream's place in FROM around"
+    why = "asked for" if choice.probe_order else "nothing else is asked for"
+    rule = "an equality first, then another condition, then the smallest count window"
+    if flow.design not in ("mjoin", "shared"):
+        return f"by the program: {rule}"
+    return f"measured: {why}; {rule}, and samples of arrivals revise that"
 
 
 def _why(choice: FlowChoice, program: Program) -> str:

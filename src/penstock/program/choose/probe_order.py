@@ -13,15 +13,21 @@ links, else any; among those the one with the smallest count window, else the fi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.program.isa.block_instructions import JoinStreams, Program
+from penstock.program.isa.flow import ANY_FLOW, OWN_ORDER, FlowChoice
 from penstock.sql.expressions import TRUE, Call, Expression, conjuncts, sides
 from penstock.streams.display import listed
-from penstock.streams.windows import Rows
+from penstock.streams.windows import Rows, Window
 
+ASSUMED_WINDOW = 1 << 14
+"""Tuples that a window without a known number of them is taken to hold."""
+ASSUMED_MATCH = 0.1
+"""The match probability of a condition that is no equality, if it is not known."""
 EQUALITY, TERM, NOTHING = "equality", "condition", "cross product"
 """How the input of a stage is linked with those that are bound."""
 
@@ -130,6 +136,12 @@ def probe_order(join: JoinStreams, terms: JoinTerms, origin: int) -> ProbeOrder:
     return staged(terms, origin, tuple(order))
 
 
+def fixed_order(terms: JoinTerms, origin: int) -> ProbeOrder:
+    """The order of the hardware: from the origin's place in FROM around (Najafi 2019 §6.4.9)."""
+    streams = terms.join.core
+    return staged(terms, origin, tuple((origin + i) % streams for i in range(1, streams)))
+
+
 def staged(terms: JoinTerms, origin: int, order: tuple[int, ...]) -> ProbeOrder:
     """The stages of an origin that probes in this order."""
     stages = []
@@ -147,14 +159,35 @@ def step_stage(join: JoinStreams, number: int) -> ProbeStage:
     return ProbeStage(number, tuple(range(number)), terms, link)
 
 
-def explain_orders(join: JoinStreams) -> list[str]:
-    """The lines of EXPLAIN about the probe order of each input; none for a join of two."""
+def assumed_sizes(windows: Sequence[Window]) -> list[int]:
+    """The tuples that windows are taken to hold."""
+    return [w.size if isinstance(w, Rows) else ASSUMED_WINDOW for w in windows]
+
+
+def assumed_rate(stage: ProbeStage, sizes: Sequence[float]) -> float:
+    """The partners of a combination at a stage: one in the larger window for an equality."""
+    here = sizes[stage.input]
+    if stage.link == EQUALITY:
+        return here / max(1, here, *(sizes[number] for number in stage.bound))
+    return here if stage.link == NOTHING else ASSUMED_MATCH * here
+
+
+def explain_orders(join: JoinStreams, flow: FlowChoice = ANY_FLOW) -> list[str]:
+    """The lines of EXPLAIN about the probe order of each input; none for a join of two.
+
+    Nor for a design that is asked for and has an order of its own.
+    """
     if len(join.inputs) == 2:
         return []
-    terms = JoinTerms(join)
+    terms, sizes = JoinTerms(join), assumed_sizes(join.windows)
     lines = []
-    for origin in range(join.core if join.core > 1 else 0):
-        lines.append(explain_order(join, probe_order(join, terms, origin)))
+    has_orders = join.core > 1 and flow.design not in OWN_ORDER
+    for origin in range(join.core if has_orders else 0):
+        order = probe_order(join, terms, origin)
+        if flow.probe_order == "fixed":
+            order = fixed_order(terms, origin)
+        rates = [assumed_rate(stage, sizes) for stage in order.stages]
+        lines.append(f"{_explained(join, order, rates)}; assumed")
     for number, step in enumerate(join.steps, start=join.core):
         what = "the tuples" if number == 1 else "the combinations"
         hidden = [i for i, one in enumerate(join.steps, start=join.core) if one.hides]
@@ -167,12 +200,17 @@ def explain_orders(join: JoinStreams) -> list[str]:
 def explain_order(join: JoinStreams, order: ProbeOrder, measured: MatchRates | None = None) -> str:
     """The line of EXPLAIN about a probe order, with match rates where a sample measured them."""
     rates = [None] * len(order.stages) if measured is None else measured.rates
+    told = _explained(join, order, rates)
+    return told if measured is None else f"{told}; measured with {measured.tuples} tuples"
+
+
+def _explained(join: JoinStreams, order: ProbeOrder, rates: Sequence[float | None]) -> str:
     path = []
     for stage, rate in zip(order.stages, rates, strict=True):
-        found = "" if rate is None else f" ({rate:.3g} partners)"
+        partners = "partner" if rate == 1 else "partners"
+        found = "" if rate is None else f" ({rate:.3g} {partners})"
         path.append(f"{_named(join, stage.input)} by {_LINKS[stage.link]}{found}")
-    of = f"probe order of {_named(join, order.origin)}: {', then '.join(path)}"
-    return of if measured is None else f"{of}; measured with {measured.tuples} tuples"
+    return f"probe order of {_named(join, order.origin)}: {', then '.join(path)}"
 
 
 _LINKS = {EQUALITY: "an equality", TERM: "a condition", NOTHING: "nothing, all of it"}
@@ -194,7 +232,7 @@ def _cross_product(join: JoinStreams) -> str | None:
         linked.update(*more)
     apart = [_named(join, i) for i in range(len(join.inputs)) if i not in linked]
     if not apart:
-        return None
+        return _cross_stages(join)
     sizes = [window.size if isinstance(window, Rows) else None for window in join.windows]
     estimate = "as many rows as the other windows have combinations"
     known = [size for size in sizes if size is not None]
@@ -204,6 +242,26 @@ def _cross_product(join: JoinStreams) -> str | None:
     return (
         f"no condition links {', '.join(apart)} with {_named(join, 0)}: "
         f"an arrival can make {estimate}"
+    )
+
+
+def _cross_stages(join: JoinStreams) -> str | None:
+    """A warning if every tuple that arrives must be combined with a whole window; else None."""
+    if join.steps:
+        return None
+    terms = JoinTerms(join)
+    orders = [probe_order(join, terms, origin) for origin in range(len(join.inputs))]
+    crossed = [[s.input for s in order.stages if s.link == NOTHING] for order in orders]
+    if not all(crossed):
+        return None
+    sizes = [w.size if isinstance(w, Rows) else None for w in join.windows]
+    known = [[size for i in inputs if (size := sizes[i]) is not None] for inputs in crossed]
+    estimate = "as many intermediate results as windows have combinations"
+    if all(len(some) == len(inputs) for some, inputs in zip(known, crossed, strict=True)):
+        estimate = f"up to {max(map(math.prod, known)):,} intermediate results"
+    return (
+        f"no condition links two streams alone: an arrival can make {estimate}; a condition on two "
+        "of them would leave some out"
     )
 
 

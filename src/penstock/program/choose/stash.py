@@ -14,18 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import InputError
-from penstock.program.choose.probe_order import EQUALITY, NOTHING, JoinTerms
-from penstock.streams.windows import Rows, Window
+from penstock.program.choose.probe_order import (
+    ASSUMED_MATCH,
+    EQUALITY,
+    NOTHING,
+    JoinTerms,
+    assumed_sizes,
+)
+from penstock.streams.windows import Window
 
 STREAMS = 3
 _ROLES = ((0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0))
 """Which input may be S1, S2 and S3."""
 DEFAULT_SIZE = 1 << 12
 """Pairs of a stash if no estimates are given; fewer if a count window has fewer tuples."""
-ASSUMED_WINDOW = 1 << 14
-"""Tuples that a window without a known number of them is taken to hold."""
-ASSUMED_MATCH = 0.1
-"""The match probability of a condition that is no equality, if it is not known."""
 
 
 def check_stash(streams: int, size: int | None) -> None:
@@ -41,6 +43,11 @@ def check_stash(streams: int, size: int | None) -> None:
             f"the design stashed joins three streams, and the query joins {streams}",
             "Ask for the design circular, or leave the design out.",
         )
+    check_stash_size(size)
+
+
+def check_stash_size(size: int | None) -> None:
+    """Refuse a number of pairs that no stash can have."""
     if size is not None and type(size) is not int:
         raise InputError(f"the size of a stash is {size!r}", "Write a whole number.")
     if size is not None and size < 1:
@@ -212,7 +219,7 @@ def assumed_plan(terms: JoinTerms, windows: Sequence[Window]) -> StashPlan:
     An equality is taken to have one partner in the larger window, and every stream the same share.
     Of the pairs that a condition links, the one whose third stream can use it best is stashed.
     """
-    sizes = [w.size if isinstance(w, Rows) else ASSUMED_WINDOW for w in windows]
+    sizes = assumed_sizes(windows)
     match = {}
     for first, second in ((0, 1), (0, 2), (1, 2)):
         link = terms.of_stage(second, (first,))[1]

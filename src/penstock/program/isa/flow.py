@@ -19,6 +19,7 @@ FlowName = Literal[
 DesignName = Literal[
     "auto",
     "mjoin",
+    "cascade",
     "shared",
     "parallel",
     "stashed",
@@ -27,6 +28,8 @@ DesignName = Literal[
     "parallel-as-published",
 ]
 """How cores share a join of three and more streams; ``auto``: the engine decides."""
+ProbeOrderName = Literal["measured", "fixed"]
+"""How a join of three and more streams orders its probes."""
 Admission = Literal["wait", "shed"]
 """What happens to input while a query's output is full."""
 
@@ -38,7 +41,10 @@ UNORDERED = ("handshake", "low-latency-handshake")
 """The flows without an order: a pair is made when its tuples meet in a core."""
 DESIGNS: tuple[str, ...] = get_args(DesignName)
 """Every design, in the order in which errors list them."""
+OWN_ORDER = ("cascade", "stashed", "circular")
+"""The designs with an order of their own; the others probe by those of ``mjoin``."""
 ADMISSIONS: tuple[str, ...] = get_args(Admission)
+PROBE_ORDERS: tuple[str, ...] = get_args(ProbeOrderName)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class FlowChoice:
 
     ``design`` is for joins of three and more streams; a flow, ``name``, for those of two.
     ``precision`` is that of the order. ``admission`` is what happens to input when a buffer is
-    almost full: ``wait`` until there is room, or ``shed`` it.
+    almost full: ``wait`` until there is room, or ``shed`` it. ``probe_order`` and ``stash``, the
+    number of pairs that a stash has room for, belong to a design.
     """
 
     name: str | None = None
@@ -56,6 +63,8 @@ class FlowChoice:
     precision: int | None = None
     admission: str | None = None
     design: str | None = None
+    probe_order: str | None = None
+    stash: int | None = None
 
     def over(self, other: FlowChoice) -> FlowChoice:
         """This choice, with what the other one asks for where this one leaves it open."""
@@ -68,7 +77,10 @@ ANY_FLOW = FlowChoice()
 
 @dataclass(frozen=True)
 class Flow:
-    """The flow of a query, decided and checked."""
+    """The flow of a query, decided and checked.
+
+    ``revises``: a join on one core may go on with another design when it knows its match rates.
+    """
 
     name: str
     cores: int
@@ -77,3 +89,6 @@ class Flow:
     precision: int
     admission: str
     design: str = "mjoin"
+    probe_order: str = "measured"
+    stash: int | None = None
+    revises: bool = False

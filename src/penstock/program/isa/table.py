@@ -39,7 +39,7 @@ from penstock.program.isa.codecs import (
     Union,
     Whole,
 )
-from penstock.program.isa.flow import ADMISSIONS, DESIGNS, FLOWS, FlowChoice
+from penstock.program.isa.flow import ADMISSIONS, DESIGNS, FLOWS, PROBE_ORDERS, FlowChoice
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.program.isa.operations import OPERATIONS
 from penstock.sql.expressions import Call as ExpressionCall
@@ -399,6 +399,8 @@ FLOW = Record(
         Field("precision", Maybe(Whole(1)), "the precision of the order"),
         Field("admission", Maybe(OneOf(ADMISSIONS)), "what happens to input when output is full"),
         Field("design", Maybe(OneOf(DESIGNS)), "the design of joins of three and more streams"),
+        Field("probe_order", Maybe(OneOf(PROBE_ORDERS)), "how such a join orders its probes"),
+        Field("stash", Maybe(Whole(1)), "the pairs that the stash of the design stashed holds"),
     ),
     "How cores share joins, as far as it was asked for; null: the engine decides.",
 )

@@ -13,7 +13,8 @@ from penstock.errors import InputError
 
 SQL = "SELECT id FROM r"
 HAS = (
-    "It has order_by, merge, idle_timeout, cores, letters, output, name and design; any other "
+    "It has order_by, merge, idle_timeout, cores, letters, output, name, design, probe_order and "
+    "stash; any other "
     "keyword is a stream of the query and takes a DataFrame."
 )
 FRAME = "Pass a DataFrame, streaming or static: spark.readStream or spark.read make one of files, "

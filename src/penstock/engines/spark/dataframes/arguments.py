@@ -32,6 +32,8 @@ class Request:
     output: str = "append"
     name: str | None = None
     design: str | None = None
+    probe_order: str | None = None
+    stash: int | None = None
 
     def check(self, caller: str) -> None:
         """Refuse values that are valid for no query."""
@@ -47,7 +49,12 @@ class Request:
         _check_choice("output", self.output, ("append", "update"))
         _check_cores(self.cores)
         _check_name(self.name)
-        check_on_spark(FlowChoice(design=self.design))
+        check_on_spark(self.flow)
+
+    @property
+    def flow(self) -> FlowChoice:
+        """How the joins are to be run, as far as it was asked for."""
+        return FlowChoice(design=self.design, probe_order=self.probe_order, stash=self.stash)
 
 
 OPTIONS = tuple(field.name for field in fields(Request))

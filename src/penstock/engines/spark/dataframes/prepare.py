@@ -35,7 +35,6 @@ from penstock.program.choose.explain import explain
 from penstock.program.choose.flow import check_joins
 from penstock.program.compile.compiler import compile_plan
 from penstock.program.isa.block_instructions import Program
-from penstock.program.isa.flow import FlowChoice
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.join_window import units_per_second
 from penstock.sql.bind.query import bind
@@ -113,9 +112,8 @@ def check(
 
 def _placed(program: Program, request: Request) -> Program:
     """The program with the design that is asked for, checked."""
-    choice = FlowChoice(design=request.design)
-    check_joins(choice, program)
-    return program.placed(choice)
+    check_joins(request.flow, program)
+    return program.placed(request.flow)
 
 
 def bind_script(

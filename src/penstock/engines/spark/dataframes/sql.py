@@ -52,7 +52,7 @@ from penstock.engines.spark.dataframes.worker import LETTERS
 from penstock.engines.spark.resident.streaming_query import core_ids
 from penstock.errors import warn
 from penstock.program.choose.probe_order import cross_products
-from penstock.program.isa.flow import DesignName
+from penstock.program.isa.flow import DesignName, ProbeOrderName
 from penstock.sql.expressions import conjuncts
 from penstock.streams.batches import no_rows
 
@@ -80,6 +80,8 @@ def sql(
     output: Literal["append", "update"] = "append",
     name: str | None = None,
     design: DesignName | None = None,
+    probe_order: ProbeOrderName | None = None,
+    stash: int | None = None,
     **frames: DataFrame,
 ) -> DataFrame:
     """The rows of a continuous query over DataFrames, as a DataFrame.
@@ -111,12 +113,14 @@ def sql(
     name
         Under which the counts are found in the ``observedMetrics`` of the query's progress; by
         default ``penstock``, or ``penstock_2`` where a DataFrame that is read has that already.
-    design
+    design, probe_order, stash
         How a core joins three and more streams: as in ``engine.install``.
     """
     caller = sys._getframe(1)
     place = Place(caller.f_code.co_filename, caller.f_lineno)
-    request = Request(order_by, merge, idle_timeout, cores, letters, output, name, design)
+    request = Request(
+        order_by, merge, idle_timeout, cores, letters, output, name, design, probe_order, stash
+    )
     ready = _ready("pss.sql", query, streams, frames, request)
     for program in (*(one for _, one in ready.job.derived), ready.job.program):
         for warning in cross_products(program):
@@ -174,13 +178,17 @@ def explain(
     output: Literal["append", "update"] = "append",
     name: str | None = None,
     design: DesignName | None = None,
+    probe_order: ProbeOrderName | None = None,
+    stash: int | None = None,
     **frames: DataFrame,
 ) -> str:
     """The plan, program and kernel of a query over DataFrames, and how the cores share it.
 
     It takes what :func:`sql` takes, and starts nothing.
     """
-    request = Request(order_by, merge, idle_timeout, cores, letters, output, name, design)
+    request = Request(
+        order_by, merge, idle_timeout, cores, letters, output, name, design, probe_order, stash
+    )
     return _ready("pss.explain", query, streams, frames, request).explained
 
 

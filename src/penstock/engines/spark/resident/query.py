@@ -77,7 +77,7 @@ class RemoteBlocks:
             "expired_tuples": first.get("expired_tuples", []),
             **({"groups": _each(sum, said, "groups")} if "groups" in first else {}),
             **{name: _each(max, said, name) for name in aggregates},
-            **({"probe_orders": first["probe_orders"]} if "probe_orders" in first else {}),
+            **{name: first[name] for name in ("probe_orders", "designs") if name in first},
             "cores": join_cores(self._by_core),
             "latency": self._latencies() if self.program.joins else {},
         }
