@@ -171,6 +171,8 @@ def explain_on_spark(flow: Flow, program: Program) -> str:
             lines.append(f"design {flow.design}: the one with which Spark's cores share it")
         else:
             lines.append(explain_design(flow, program))
+        if flow.design == "stashed":
+            lines.append("state: the windows; the stash is made anew after a restart")
     elif program.joins:
         why = "asked for" if program.flow.name is not None else "the one that Spark can run"
         lines = [f"flow {flow.name}: {why}"]

@@ -142,6 +142,10 @@ def test_a_core_sees_its_own_keys_and_every_punctuation() -> None:
     assert sorted(cluster.rows()) == [(number, None) for number in range(1000)]
 
 
+PARALLEL = (
+    "broadcast to 3 cores, each tuple of one stream stored and processed on one, those of the "
+    "others on all (Parallel-MJ)"
+)
 THREE_STREAMS = "r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [RANGE 3 SLACK 0]"
 REASONS = {
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x": (
@@ -194,16 +198,16 @@ REASONS = {
         "partition by cast((r.x + 1) as int64) = s.id = cast(u.x as int64) among 3 cores"
     ),
     f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND s.id = u.id": (
-        "one core; one core joins 3 streams; "
+        f"{PARALLEL}; "
         "no partition by key: no equality has a key of every stream"
     ),
     f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND (s.x = u.x OR r.id = u.id)": (
-        "one core; one core joins 3 streams; "
+        f"{PARALLEL}; "
         "no partition by key: no equality has a key of every stream"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [ROWS 3] "
     "WHERE r.x = s.x AND s.x = u.x": (
-        "one core; one core joins 3 streams; "
+        f"{PARALLEL}; "
         "no partition by key: rows depend on the order of tuples with other keys"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x "
@@ -218,7 +222,7 @@ REASONS = {
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], r [RANGE 3 SLACK 0] AS a "
     "WHERE r.x = s.x AND s.x = a.x": (
-        "one core; one core joins 3 streams; "
+        f"{PARALLEL}; "
         "no partition by key: a self-join reads a tuple more than once"
     ),
     "SELECT x, COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
