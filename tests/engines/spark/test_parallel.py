@@ -316,14 +316,14 @@ def test_a_packed_window_is_divided_as_before(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(JoinSide, "pack", noted)
     sql = (
-        "SELECT a.id AS a, b.id AS b, c.id AS c FROM A [RANGE 9 WATTR t SLACK 30] AS a, "
-        "B [RANGE 9 WATTR t SLACK 30] AS b, C [RANGE 9 WATTR t SLACK 30] AS c "
+        "SELECT a.id AS a, b.id AS b, c.id AS c FROM A [RANGE 9 WATTR t SLACK 60] AS a, "
+        "B [RANGE 9 WATTR t SLACK 60] AS b, C [RANGE 9 WATTR t SLACK 60] AS c "
         "WHERE a.x = b.x AND b.x = c.x EMIT ORDER inner"
     )
     chance = random.Random(5)
     given: list[Step] = [
-        (chance.choice("ABC"), {"id": n, "x": n % 2, "t": n - chance.choice((0, 29, 29, 29))})
-        for n in range(200)
+        (chance.choice("ABC"), {"id": n, "x": n % 2, "t": n - 59 * (chance.random() < 0.8)})
+        for n in range(500)
     ]
     expected = by_oracle(sql, given)
     for cores in (2, 3):
@@ -331,7 +331,7 @@ def test_a_packed_window_is_divided_as_before(monkeypatch: pytest.MonkeyPatch) -
         found, measured = on_cores(sql, given, cores, random.Random(cores))
         assert found == expected
         assert len(expected[0]) > 200
-        assert sum(packed) > 5, "of the divided stream"
+        assert sum(packed) > 3 * cores, "of the divided stream"
         check_cores(measured, cores)
 
 
