@@ -43,8 +43,10 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
 def test_a_join_of_several_streams_that_is_killed_has_each_row_once(
     tmp_path: Path, query: str, cores: int, design: str
 ) -> None:
-    asked = {"query": query, "cores": cores, "design": design}
-    campaign = Campaign(tmp_path, seed=3, rows=12_000, rows_per_trigger=2_000, **asked)
+    campaign = Campaign(
+        tmp_path, seed=3, rows=12_000, rows_per_trigger=2_000,
+        query=query, cores=cores, design=design,
+    )  # fmt: skip
     expected = campaign.expected()
     assert len(expected) > 200
     assert not campaign.run(Death("running", 2, "worker"), Death("writing", 8))

@@ -156,7 +156,7 @@ def embedded(sql: str, steps: Sequence[Step]) -> tuple[Found, dict[str, Any]]:
 def on_cores(
     sql: str, steps: Sequence[Step], cores: int, chance: random.Random, **options: Any
 ) -> tuple[Found, dict[str, Any]]:
-    """The rows, letters and metrics of an engine that is killed now and then, as its workers are."""
+    """The rows, letters and metrics of an engine that is killed, as its workers are."""
     cluster = Cluster(random.Random(chance.random()))
     rows: list[tuple[Any, ...]] = []
     letters: Counter[tuple[str, str]] = Counter()
@@ -427,4 +427,3 @@ def test_a_query_over_a_derived_stream_stays_in_one_core() -> None:
         take(engine, given)
         finish(engine)
         assert drained(query) == by_oracle(CHAIN.format(5, 9, 8), given)
-

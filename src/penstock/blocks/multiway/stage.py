@@ -275,7 +275,8 @@ class Entries:
     def _of_entries(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """What a column of the window has for the entries."""
         if self._numbers is not None:
-            return column[self._numbers.view() - self._side.rows.first]
+            found: npt.NDArray[Any] = column[self._numbers.view() - self._side.rows.first]
+            return found
         column = column[self._first - self._side.rows.first :]
         if self._share is None:
             return column

@@ -198,17 +198,14 @@ REASONS = {
         "partition by cast((r.x + 1) as int64) = s.id = cast(u.x as int64) among 3 cores"
     ),
     f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND s.id = u.id": (
-        f"{PARALLEL}; "
-        "no partition by key: no equality has a key of every stream"
+        f"{PARALLEL}; no partition by key: no equality has a key of every stream"
     ),
     f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND (s.x = u.x OR r.id = u.id)": (
-        f"{PARALLEL}; "
-        "no partition by key: no equality has a key of every stream"
+        f"{PARALLEL}; no partition by key: no equality has a key of every stream"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [ROWS 3] "
     "WHERE r.x = s.x AND s.x = u.x": (
-        f"{PARALLEL}; "
-        "no partition by key: rows depend on the order of tuples with other keys"
+        f"{PARALLEL}; no partition by key: rows depend on the order of tuples with other keys"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x "
     "LEFT JOIN u [RANGE 3 SLACK 0] ON s.x = u.x": (
@@ -222,8 +219,7 @@ REASONS = {
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], r [RANGE 3 SLACK 0] AS a "
     "WHERE r.x = s.x AND s.x = a.x": (
-        f"{PARALLEL}; "
-        "no partition by key: a self-join reads a tuple more than once"
+        f"{PARALLEL}; no partition by key: a self-join reads a tuple more than once"
     ),
     "SELECT x, COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
         "partial results of each partition of the input, merged on 3 cores by x"

@@ -50,8 +50,8 @@ def test_each_row_comes_once_across_restarts(spark: SparkSession, tmp_path: Path
         assert told.startswith(
             "distribution: partition by r.x = s.x = u.x among 2 cores"
             if sql == TIMED
-            else "distribution: broadcast to 2 cores, each tuple of one stream stored and processed "
-            "on one, those of the others on all (Parallel-MJ); no partition by key: "
+            else "distribution: broadcast to 2 cores, each tuple of one stream stored and "
+            "processed on one, those of the others on all (Parallel-MJ); no partition by key: "
         )
         design: DesignName = "mjoin" if sql == TIMED else "parallel"
         return pss.sql(sql, order_by="ts", cores=2, design=design, **given)

@@ -179,7 +179,7 @@ def unpack_partial(data: bytes | memoryview) -> PartialBatch:
 
 
 def tie_column(ties: npt.NDArray[Any]) -> Any:
-    """What orders the rows of one position (:class:`penstock.blocks.run.Run`), as a column.
+    r"""What orders the rows of one position (:class:`penstock.blocks.run.Run`), as a column.
 
     >>> ties_in(tie_column(np.array([b"a", b"a\0b", b""], "S"))).tolist()
     [b'a', b'a\x00b', b'']
@@ -188,7 +188,7 @@ def tie_column(ties: npt.NDArray[Any]) -> Any:
         return pa.array(ties)
     # The whole width of each: Arrow would cut bytes at a zero.
     places = np.arange(len(ties) + 1, dtype=np.int32) * ties.dtype.itemsize
-    parts = [None, pa.py_buffer(places), pa.py_buffer(np.ascontiguousarray(ties))]
+    parts = [None, pa.py_buffer(places.tobytes()), pa.py_buffer(ties.tobytes())]
     return pa.Array.from_buffers(pa.binary(), len(ties), parts)
 
 

@@ -238,7 +238,9 @@ class UnpackInOrder:
         if tables:
             rows = one_batch(pa.concat_tables(tables))
             positions, ties = (rows.column(name) for name in PLACE)
-            order = np.lexsort((ties_in(ties), positions.to_numpy()))  # stable: rows of one core stay as they came
+            order = np.lexsort(
+                (ties_in(ties), positions.to_numpy())
+            )  # stable: rows of one core stay as they came
             for start in range(0, len(order), MOST_TUPLES):
                 part = take(rows, order[start : start + MOST_TUPLES])
                 yield self.unpack.rows(part.columns[: -len(PLACE)], part.num_rows)

@@ -1,9 +1,9 @@
 """The distribution of queries: which cores run a query, and the share of each.
 
 A query that can be shared runs on all cores (*broadcast*: every core takes every tuple, SplitJoin
-and, of three and more streams, Parallel-MJ; of an aggregate every core has its groups). One that cannot runs on one core; different queries on
-different ones. Derived streams and their readers run on the first core, where the rows of the
-stream are in one order.
+and, of three and more streams, Parallel-MJ; of an aggregate every core has its groups). One that
+cannot runs on one core; different queries on different ones. Derived streams and their readers run
+on the first core, where the rows of the stream are in one order.
 """
 
 from __future__ import annotations
