@@ -121,8 +121,8 @@ class MultiwayBlock:
     With a flow for which ``combination_search_of`` makes a design, the design's units probe the
     windows; else the block does it.
 
-    If its site has a share, the block is one of several, each in a core of its own; ``division`` has
-    the search of such a core, and the input that they divide. Inner joins only.
+    If its site has a share, the block is one of several, each in a core of its own; ``division``
+    has the search of such a core, and the input that they divide. Inner joins only.
     """
 
     inputs: Sequence[Port] = ("in",)
