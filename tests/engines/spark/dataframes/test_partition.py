@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -250,6 +251,48 @@ def test_how_the_cores_share_a_query_has_a_reason(sql: str) -> None:
     job, plans = check(parse_script(sql), sources, Request(order_by="ts"))
     found = distribution(compile_plan(plans.query), job.lanes, job.by_key, 3)
     assert str(found) == f"distribution: {REASONS[sql]}"
+
+
+@pytest.mark.parametrize(
+    ("design", "by_key", "reason"),
+    [
+        (None, True, "partition by r.x = s.x = u.x among 3 cores"),
+        ("mjoin", True, "partition by r.x = s.x = u.x among 3 cores"),
+        (
+            "parallel",
+            True,
+            f"{PARALLEL}; no partition by key: the design parallel is asked for",
+        ),
+        (
+            "circular",
+            False,
+            "one core; the design circular is one core's; no partition by key: no equality has a "
+            "key of every stream",
+        ),
+    ],
+)
+def test_a_design_decides_how_the_cores_share_a_join(
+    design: Any, by_key: bool, reason: str
+) -> None:
+    """And the rows do not depend on it."""
+    sql = (
+        "SELECT r.id AS a, s.id AS b, u.id AS c FROM r [RANGE 4 SLACK 0] "
+        "JOIN s [RANGE 3 SLACK 0] ON r.x = s.x JOIN u [RANGE 3 SLACK 0] ON "
+    )
+    sql += "s.x = u.x" if by_key else "s.x <= u.x"
+    found: list[Any] = []
+    for asked in (design, None):
+        job = job_of(sql, order_by="ts", design=asked)
+        cores = Cluster(job, 3 if asked == design else 1, random.Random(1))
+        if asked == design:
+            shared = distribution(job.program, job.lanes, job.by_key, 3)
+            assert str(shared) == f"distribution: {reason}"
+        for start in range(0, 60, 12):
+            cores.trigger([(n % 3, [(n, n, n // 3 % 2, "")]) for n in range(start, start + 12)])
+        found.append(sorted(cores.rows()))
+    assert found[0] == found[1]
+    assert len(found[0]) > 10
+    cores.forget()
 
 
 def test_equal_keys_are_of_one_core_everywhere() -> None:
