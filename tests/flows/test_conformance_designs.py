@@ -66,7 +66,8 @@ def refusal(script: str, design: str, engine: str) -> str | None:
         if joined > 2 and engine == "spark" and design in DESIGNS_NOT_HERE:
             error = (
                 f"the design {design} cannot run on Spark: {DESIGNS_NOT_HERE[design]}",
-                f"Ask for the design mjoin, cascade, stashed, circular or linear, or {here}",
+                "Ask for the design parallel, mjoin, cascade, stashed, circular or linear, or "
+                f"{here}",
             )
         elif joined > 2 and design not in ("auto", "mjoin") and SPECIAL.search(step.sql):
             kind = SPECIAL.findall(step.sql)[0].lower()

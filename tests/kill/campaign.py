@@ -54,6 +54,11 @@ QUERIES = (
     "SELECT x % 10 AS k, COUNT(*) AS n, SUM(id) AS total, window_end "
     "FROM R [RANGE 600 SLIDE 200 WATTR ts SLACK 10] GROUP BY x % 10",
 )
+DESIGNS = {
+    THREE: ("auto", "parallel", "stashed", "circular", "linear"),
+    FIVE: ("auto", "parallel", "circular", "linear"),
+}
+"""The designs of joins of three and more streams; with several cores, ``auto`` is ``parallel``."""
 GROUPS = QUERIES[-1]
 """Its tuples are folded where the log is read, and the cores share its groups."""
 
@@ -76,14 +81,19 @@ class Campaign:
     rows: int = 60_000
     rows_per_trigger: int = 2_500
     query: str = ""
+    cores: int = 0
+    """By chance, if none is given."""
+    design: str = ""
+    """By chance, if none is given and the query joins three and more streams."""
     died: Counter[str] = field(default_factory=Counter)
     starts: int = 0
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
         chance = random.Random(self.seed)
-        self._cores = chance.choice((1, 2))
+        self.cores = self.cores or chance.choice((1, 2))
         self.query = self.query or chance.choice(QUERIES)
+        self.design = self.design or chance.choice(DESIGNS.get(self.query, ("auto",)))
         (self.folder / "q.sql").write_text(self.query)
         (self.folder / "tmp").mkdir()
         for name in self._streams():
@@ -109,7 +119,8 @@ class Campaign:
 
     def options(self) -> list[str]:
         """Where the run on Spark leaves its state and its rows."""
-        options = ["--cores", str(self._cores), "--rows-per-trigger", str(self.rows_per_trigger)]
+        options = ["--cores", str(self.cores), "--design", self.design]
+        options += ["--rows-per-trigger", str(self.rows_per_trigger)]
         options += ["--checkpoint", str(self.folder / "checkpoint")]
         options += ["--out", str(self.folder / "out.jsonl")]
         return [*options, "--letters", str(self.folder / "letters.jsonl")]

@@ -12,7 +12,7 @@ from penstock.blocks.contract import Block, BlockId
 from penstock.blocks.join.block import JoinBlock
 from penstock.blocks.join.partner_search import PartnerSearch
 from penstock.blocks.multiway.block import MultiwayBlock
-from penstock.blocks.multiway.combination_search import CombinationSearch
+from penstock.blocks.multiway.combination_search import CombinationSearch, Division
 from penstock.blocks.order import OrderBlock
 from penstock.blocks.project import ProjectBlock
 from penstock.blocks.screen import ScreenBlock
@@ -25,8 +25,9 @@ from penstock.flows.circular.circular import circular
 from penstock.flows.handshake.handshake import Handshake
 from penstock.flows.linear import linear
 from penstock.flows.low_latency_handshake.low_latency_handshake import LowLatencyHandshake
+from penstock.flows.network.inline import Inline
 from penstock.flows.network.threads import Threads
-from penstock.flows.parallel import parallel, published_parallel
+from penstock.flows.parallel import divided_stream, parallel, parallel_core, published_parallel
 from penstock.flows.shared import ThreadPool
 from penstock.flows.shared_search import SharedSearch
 from penstock.flows.splitjoin.gathering import Stars
@@ -90,9 +91,13 @@ def combination_search_of(flow: Flow | None) -> CombinationSearch | None:
     return DESIGNS[flow.design](flow)
 
 
+AMONG_PROCESSES = Division(divided_stream, lambda: parallel_core(Inline))
+"""How multiway blocks in several processes divide a join."""
+
+
 KINDS: dict[str, Callable[[BlockId], Block]] = {
     "join": lambda number: JoinBlock(number, partner_search_of, core_threads_of),
-    "multiway": lambda number: MultiwayBlock(number, combination_search_of),
+    "multiway": lambda number: MultiwayBlock(number, combination_search_of, AMONG_PROCESSES),
     "aggregate": lambda number: AggregateBlock(number, core_threads_of),
     "select": SelectBlock,
     "project": ProjectBlock,

@@ -25,6 +25,16 @@ Which stream is divided. A core repeats the probes that come before the divided 
 cores do; after it, each has its own share of the intermediate results. So it is the stream that can
 be probed earliest, added up over all origins; of several, the one with the largest window. Origins
 probe it as early as a condition links it.
+
+Cores in different processes (:func:`parallel_core`) have only their input in common, and each must
+find by itself which stream is divided. All find the same one, and never another: the multiway block
+asks :func:`divided_stream` once, at its first instruction, when every window is empty, so that the
+answer follows from the program alone. It is saved with the block's state, and kept by every change:
+a stream that is better to divide under the new program would not be whole in any core. Each core
+decides which tuples are late, numbers the others, and lets them expire, for all streams, those of
+others' shares too; what it keeps for others' tuples is their times. So a tuple has one number, and
+one home core, everywhere, and count windows count alike. The home core goes by the number that a
+tuple arrived with, which is kept where a window is packed.
 """
 
 from __future__ import annotations
@@ -170,7 +180,9 @@ class GlobalJoinCore:
         self, arrived: Arrived, order: ProbeOrder, start: int, stop: int, failures: Failures
     ) -> Combinations:
         """The arrivals of an origin in a stretch of ranks that this core processes."""
-        begun = self._program.begin(arrived, order, start, stop, failures)
+        # All cores ask this of all arrivals; the first counts what fails.
+        counted = failures if self._position == 0 else Failures()
+        begun = self._program.begin(arrived, order, start, stop, counted)
         share = self._processes[order.origin]
         if share is None:
             return begun
@@ -207,8 +219,7 @@ class GlobalJoinCore:
         """What it has stored, processed and found, by stream, and what it holds."""
         window = []
         for side, share in zip(self._program.sides, self._stores, strict=True):
-            span = side.rows.span if share is None else share.before(side.rows.span)
-            window.append(int(span[1] - span[0]))
+            window.append(len(side.rows) if share is None else int(side.owned(share).sum()))
         return {
             "core": self._position,
             "stored": list(self._stored),
@@ -269,17 +280,35 @@ def parallel_units(cores: int, branching: int = 2) -> MakeUnits:
 
     def make(program: SearchProgram) -> Units:
         divided = divided_stream(program)
-        streams = range(len(program.sides))
-        orders = [early(program.terms, program.order(origin), divided) for origin in streams]
-
-        def make_core(position: int) -> GlobalJoinCore:
-            is_shared = [i == divided and cores > 1 for i in streams]
-            shares = [Share(position, cores) if shared else None for shared in is_shared]
-            return GlobalJoinCore(position, program, orders, shares, shares)
-
-        return _side_by_side([make_core(position) for position in range(cores)], branching)
+        every = [Share(position, cores) for position in range(cores)]
+        return _side_by_side([_core(program, divided, share) for share in every], branching)
 
     return make
+
+
+def _core(program: SearchProgram, divided: int, share: Share) -> GlobalJoinCore:
+    """The core with this share of the divided stream, and all of the others."""
+    streams = range(len(program.sides))
+    orders = [early(program.terms, program.order(origin), divided) for origin in streams]
+    shares = [share if i == divided and share.cores > 1 else None for i in streams]
+    return GlobalJoinCore(share.core, program, orders, shares, shares)
+
+
+def parallel_core(driver: Callable[[Network], Driver]) -> MultiFlow:
+    """One core of Parallel-MJ, whose others are in other processes, on a driver.
+
+    The divided stream is the one whose side has a share.
+    """
+
+    def make(program: SearchProgram) -> Units:
+        [(divided, share)] = [(s.index, s.share) for s in program.sides if s.share is not None]
+        core = _core(program, divided, share)
+        network = Network([core])
+        network.enter("in", core, "in")
+        network.leave(core, RESULTS, RESULTS)
+        return Units(network, [core], lambda tuples: {share.core}, TUNING.ranks_per_chunk)
+
+    return MultiFlow(make, driver)
 
 
 def published_parallel(

@@ -35,11 +35,18 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
     assert campaign.found() == expected
 
 
-@pytest.mark.parametrize("query", [THREE, FIVE], ids=["three", "five"])
+@pytest.mark.parametrize(
+    ("query", "cores", "design"),
+    [(THREE, 1, "stashed"), (FIVE, 2, "parallel")],
+    ids=["three, stashed", "five, parallel"],
+)
 def test_a_join_of_several_streams_that_is_killed_has_each_row_once(
-    tmp_path: Path, query: str
+    tmp_path: Path, query: str, cores: int, design: str
 ) -> None:
-    campaign = Campaign(tmp_path, seed=3, rows=12_000, rows_per_trigger=2_000, query=query)
+    campaign = Campaign(
+        tmp_path, seed=3, rows=12_000, rows_per_trigger=2_000,
+        query=query, cores=cores, design=design,
+    )  # fmt: skip
     expected = campaign.expected()
     assert len(expected) > 200
     assert not campaign.run(Death("running", 2, "worker"), Death("writing", 8))

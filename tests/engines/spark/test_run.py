@@ -260,7 +260,8 @@ def test_a_join_of_three_files_has_no_flow(
     assert call(*command, "--flow", "splitjoin") == 2
     assert capsys.readouterr().err == (
         "penstock: the flow splitjoin shares joins of two streams, and the query joins 3\n"
-        "Leave the flow out: on Spark, one core runs a join of three and more streams.\n"
+        "Leave the flow out: on Spark, the design parallel shares a join of three and more "
+        "streams.\n"
     )
 
 

@@ -276,10 +276,7 @@ class JoinSide:
         if self.seqs is not None and self.stores_keys:
             passed = keyed.passed if keyed.passed is not None else np.arange(count, dtype=np.int64)
             if self.share is not None:
-                numbers = passed + first
-                if self.origin is not None:
-                    numbers = self.origin.view()[numbers - self.rows.first]
-                mine = np.flatnonzero(self.share.owns(numbers))
+                mine = np.flatnonzero(self.share.owns(self.arrival_numbers(passed + first)))
                 keyed, passed = keyed.only(mine), passed[mine]
             self.seqs.append(passed + first)
             count = len(passed)
@@ -293,11 +290,16 @@ class JoinSide:
                 if len(known):
                     column.widen(int(known.min()), int(known.max()))
 
-    def _owned(self, share: Share) -> Mask:
-        """Which tuples of the window are this core's, by the numbers they arrived with."""
-        if self.origin is not None:
-            return share.owns(self.origin.view())
-        return share.owns(np.arange(self.rows.first, self.rows.next))
+    def arrival_numbers(self, seqs: Indices) -> Indices:
+        """The numbers that tuples of the window arrived with; :meth:`pack` gives them others."""
+        if self.origin is None:
+            return seqs
+        numbers: Indices = self.origin.view()[seqs - self.rows.first]
+        return numbers
+
+    def owned(self, share: Share) -> Mask:
+        """Which tuples of the window are a core's, by the numbers that they arrived with."""
+        return share.owns(self.arrival_numbers(np.arange(self.rows.first, self.rows.next)))
 
     # -- candidates of a probe ---------------------------------------------------------------
 
@@ -455,7 +457,7 @@ class JoinSide:
         for key, buffer in self._saved_columns().items():
             state.columns[f"{name}.{key}"] = buffer.view().copy()
         if self.share is not None:
-            state.columns[f"{name}.own"] = self._owned(self.share)
+            state.columns[f"{name}.own"] = self.owned(self.share)
         state.values[name] = {
             "first": self.rows.first,
             "ended": self.ended,

@@ -65,6 +65,7 @@ from penstock.blocks.multiway.combination_search import (
     Arrived,
     Combinations,
     CombinationSearch,
+    Division,
     NewcomersView,
     SearchProgram,
     TooManyCombinations,
@@ -100,6 +101,19 @@ from penstock.tuning import TUNING
 Indices = npt.NDArray[np.int64]
 
 
+def ties(members: Sequence[Indices], ranks: Indices) -> npt.NDArray[np.bytes_]:
+    """What orders the rows of one position, as bytes: the rank, then the members in FROM's order.
+
+    Every core ranks a batch alike.
+
+    >>> early, late = ties([np.array([1, 2]), np.array([300, 3])], np.array([4, 4])).tolist()
+    >>> early < late, len(late)
+    (True, 24)
+    """
+    table = np.stack((ranks, *members), axis=1).astype(">i8", order="C")
+    return table.view(f"S{table.shape[1] * table.itemsize}").ravel()
+
+
 def no_combination_search(flow: Flow | None) -> CombinationSearch | None:
     """None: the block finds the combinations itself."""
 
@@ -109,6 +123,9 @@ class MultiwayBlock:
 
     With a flow for which ``combination_search_of`` makes a design, the design's units probe the
     windows; else the block does it.
+
+    If its site has a share, the block is one of several, each in a core of its own; ``division``
+    has the search of such a core, and the input that they divide. Inner joins only.
     """
 
     inputs: Sequence[Port] = ("in",)
@@ -120,9 +137,13 @@ class MultiwayBlock:
         combination_search_of: Callable[
             [Flow | None], CombinationSearch | None
         ] = no_combination_search,
+        division: Division | None = None,
     ) -> None:
         self.number = number
         self._combination_search_of = combination_search_of
+        self._division = division
+        self._divided: int | None = None
+        """The input that blocks on several cores divide."""
         self._search: CombinationSearch | None = None
         self._search_is_stale = True
         self._own_search: StretchSearch | None = None
@@ -145,6 +166,8 @@ class MultiwayBlock:
             if first:
                 self._begin(body, message.site)
             self._program(body)
+            if first and message.site.share is not None:
+                self._divide()
             yield OUT, message
             if not first:
                 for run in self._settle(message.position):
@@ -159,7 +182,7 @@ class MultiwayBlock:
         self._site = site
         self._core = instruction.core
         self._flow = site.flow
-        if not instruction.steps:
+        if not instruction.steps and site.share is None:
             # A design finds the combinations of all inputs.
             self._search = self._combination_search_of(site.flow)
         self.clock = Clock(instruction.float_clock)
@@ -182,6 +205,19 @@ class MultiwayBlock:
             for number, step in enumerate(instruction.steps, start=self._core)
         ]  # fmt: skip
 
+    def _divide(self) -> None:
+        """Become one of the blocks that share the join; the windows are empty."""
+        assert self._division is not None and not self._joins
+        self._search = self._division.search()
+        self._share_input(self._division.stream(self._search_program()))
+
+    def _share_input(self, divided: int) -> None:
+        """Let the input with this number be the divided one, whatever it was before."""
+        assert self._site is not None
+        self._divided = divided
+        for side in self.sides:
+            side.share = self._site.share if side.index == divided else None
+
     def _program(self, instruction: JoinStreams) -> None:
         """Take another predicate, output columns or window sizes; the windows stay."""
         assert self._site is not None
@@ -195,7 +231,7 @@ class MultiwayBlock:
             self._kernel = "auto"
         self._terms = JoinTerms(instruction)
         self._paths = ProbePaths(self._search_program())
-        if self._flow is not None and self._flow.revises:
+        if self._flow is not None and self._flow.revises and self._site.share is None:
             if self._design is None:
                 self._running = self._flow.design
             self._design = DesignRevision(self._search_program(), self._running, self._flow.cores)
@@ -314,8 +350,10 @@ class MultiwayBlock:
         for found, ranks in self._outcome(arrived):
             self.matches += len(ranks)
             self.latency.visiting.add(time.monotonic_ns() - began, len(ranks))
-            positions = arrived.ranks.positions(ranks)
-            yield OUT, message.made(self._rows(found, positions), False)
+            run = self._rows(found, arrived.ranks.positions(ranks))
+            if self._divided is not None:
+                run = replace(run, ties=ties(found, ranks))
+            yield OUT, message.made(run, False)
         controls = self._output_punctuations.controls(admitted, arrived.ranks, before)
         if self._design is not None:
             self._design.look(arrived, lambda origin: self._paths.of(origin)[0])
@@ -697,11 +735,25 @@ class MultiwayBlock:
             "window_tuples": [len(side.rows) for side in self.sides],
             "expired_tuples": [side.rows.first for side in self.sides],
             "window_bytes": self.nbytes,
-            "cores": [one_core(self)] if self._search is None else self._search.measures()["cores"],
+            "cores": self._core_figures,
             "latency": [self.latency],
             "probe_orders": self._probe_orders,
             "designs": [] if self._design is None else self._design.explained(),
         }
+
+    @property
+    def _core_figures(self) -> list[dict[str, Any]]:
+        """What each core has done; of a block with a share, its own core, restarts included."""
+        if self._search is None:
+            return [one_core(self)]
+        if self._divided is None:
+            cores: list[dict[str, Any]] = self._search.measures()["cores"]
+            return cores
+        figures, side = one_core(self), self.sides[self._divided]
+        assert side.share is not None
+        figures["probed"][side.index] = figures["stored"][side.index]
+        figures["window"][side.index] = int(side.owned(side.share).sum())
+        return [figures]
 
     @property
     def _probe_orders(self) -> list[str]:
@@ -733,6 +785,7 @@ class MultiwayBlock:
                 "comparisons": self.comparisons,
                 "matches": self.matches,
                 "late": list(self.late),
+                "divided": self._divided,
             }
         )
         for side in self.sides:
@@ -743,6 +796,8 @@ class MultiwayBlock:
 
     def restore(self, state: BlockState) -> None:
         """Go on from a saved state, under the program that the block has."""
+        if self._divided is not None:
+            self._share_input(state.values["divided"])
         for side in self.sides:
             side.load(state)
         for join in self._joins:

@@ -183,6 +183,22 @@ class TooManyCombinations(Exception):
         self.rank = rank
 
 
+@dataclass(frozen=True)
+class Division:
+    """How blocks on several cores, which have only their input in common, divide a join.
+
+    Parameters
+    ----------
+    stream
+        The input whose tuples they divide, by the program and windows that are empty.
+    search
+        Makes the search of one of them. It divides the input whose side has a share.
+    """
+
+    stream: Callable[[SearchProgram], int]
+    search: Callable[[], CombinationSearch]
+
+
 class CombinationSearch(Protocol):
     """A design, as a multiway join block uses it."""
 

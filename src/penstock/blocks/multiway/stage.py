@@ -23,6 +23,7 @@ import pyarrow as pa
 from penstock.blocks.join.matcher import constant_of
 from penstock.blocks.join.side import JoinSide, KeyColumn, key_values
 from penstock.blocks.run import Share
+from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures, Vector
@@ -177,7 +178,8 @@ class Entries:
     """The keys of a window's tuples for one predicate, in their order, and an index of them.
 
     They begin with the tuples that the window has, or with ``tuples``: a number, and the tuples
-    from that number on. With a ``share``, they are those of the tuples that it owns.
+    from that number on. With a ``share``, they are those of the tuples that it owns, by the numbers
+    that they arrived with: where the window's tuples have been packed, their own are others.
 
     Several threads may search at the same time, while none stores or drops.
     """
@@ -195,6 +197,9 @@ class Entries:
         self._first, batches = tuples or (side.rows.first, side.rows.batches())
         self._next = self._first
         self._share = share
+        packed = share is not None and side.origin is not None
+        self._numbers = Buffer(np.dtype(np.int64)) if packed else None
+        """Of each entry, the number of its tuple, where that does not follow from the share."""
         self._dictionary = dictionary
         self.keys = KeyStore(predicate, 1, kernel)
         for batch in batches:
@@ -204,15 +209,21 @@ class Entries:
         """Store the keys of arriving tuples."""
         start, self._next = self._next, self._next + batch.num_rows
         if self._share is not None:
-            owned = self._share.owns(np.arange(start, self._next))
-            batch = opened(take(batch, np.flatnonzero(owned)))
+            numbers = np.arange(start, self._next)
+            mine = np.flatnonzero(self._share.owns(self._side.arrival_numbers(numbers)))
+            batch = opened(take(batch, mine))
+            if self._numbers is not None:
+                self._numbers.append(numbers[mine])
         keys = [column.key for column in self.keys.columns]
         self.keys.append(*key_values(keys, (batch, batch), self._dictionary, failures))
 
     def drop_before(self, first: int) -> None:
         """Drop the keys of the tuples with smaller numbers."""
         count = first - self._first
-        if self._share is not None:
+        if self._numbers is not None:
+            count = int(np.searchsorted(self._numbers.view(), first))
+            self._numbers.drop(count)
+        elif self._share is not None:
             before, after = self._share.before(np.array([self._first, first])).tolist()
             count = after - before
         self._first = first
@@ -234,6 +245,8 @@ class Entries:
         oldest = self._side.rows.first
         if self._share is None:
             return tuples - (self._first - oldest)
+        if self._numbers is not None:
+            return np.searchsorted(self._numbers.view(), tuples + oldest)
         before: Indices = self._share.before(tuples + oldest)
         return before - self._entries_before
 
@@ -247,6 +260,9 @@ class Entries:
         """The numbers of the tuples that these entries belong to."""
         if self._share is None:
             return entries + self._first
+        if self._numbers is not None:
+            found: Indices = self._numbers.view()[entries]
+            return found
         return (entries + self._entries_before) * self._share.cores + self._share.core
 
     def stored(self, by_time: bool, bounded_above: bool) -> Columns:
@@ -258,6 +274,9 @@ class Entries:
 
     def _of_entries(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """What a column of the window has for the entries."""
+        if self._numbers is not None:
+            found: npt.NDArray[Any] = column[self._numbers.view() - self._side.rows.first]
+            return found
         column = column[self._first - self._side.rows.first :]
         if self._share is None:
             return column

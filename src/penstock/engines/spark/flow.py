@@ -1,4 +1,7 @@
-"""The flows on Spark: SplitJoin only, and the reasons against the others."""
+"""The flows and designs that share a join among Spark's cores, and the reasons against the others.
+
+SplitJoin shares joins of two streams, ``parallel`` those of three and more.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,13 @@ WHY_NOT = {
 }
 
 
+SHARING_DESIGN = "parallel"
+"""The design whose cores do not communicate."""
 DESIGNS_NOT_HERE = {
     "shared": _ONE_MEMORY,
-    "parallel": "one core runs a join of three and more streams there",
-    "parallel-as-published": "one core runs a join of three and more streams there",
+    "parallel-as-published": "it loses rows, and is there to show this on the embedded engine",
 }
+DESIGNS_HERE = "parallel, mjoin, cascade, stashed, circular or linear"
 
 
 SHARED_BY_ALL = (
@@ -51,7 +56,7 @@ def check_on_spark(choice: FlowChoice) -> None:
     if choice.design in DESIGNS_NOT_HERE:
         raise InputError(
             f"the design {choice.design} cannot run on Spark: {DESIGNS_NOT_HERE[choice.design]}",
-            f"Ask for the design mjoin, cascade, stashed, circular or linear, or {ELSEWHERE}",
+            f"Ask for the design {DESIGNS_HERE}, or {ELSEWHERE}",
         )
     if choice.branching is not None:
         raise InputError(
@@ -100,7 +105,8 @@ def check_joins_on_spark(choice: FlowChoice, program: Program) -> None:
     if choice.name is not None and most > 2:
         raise InputError(
             f"the flow {choice.name} shares joins of two streams, and the query joins {most}",
-            "Leave the flow out: on Spark, one core runs a join of three and more streams.",
+            "Leave the flow out: on Spark, the design parallel shares a join of three and more "
+            "streams.",
         )
 
 
@@ -109,17 +115,45 @@ def decide_on_spark(program: Program, cores: int) -> Flow:
     choice = program.flow
     _check_query(choice)
     check_joins_on_spark(choice, program)
-    asked = replace(choice, name=flow_of(program))
+    design = choice.design
+    if _most_streams(program) > 2 and design in (None, "auto") and cores > 1 and shares(program):
+        design = SHARING_DESIGN
+    asked = replace(choice, name=flow_of(program), design=design)
     return replace(decide(program.placed(asked)), name=FLOW, cores=cores)
 
 
+def shares(program: Program) -> bool:
+    """Whether the cores of an engine share a query.
+
+    What a query asks for never changes, nor does the kind of its joins: the answer is the same
+    after a change and a restart.
+    """
+    asks_for_one = one_core_design(program) is not None
+    return program.can_share and not reads_derived(program) and not asks_for_one
+
+
+def reads_derived(program: Program) -> bool:
+    """Whether a query reads a derived stream, whose rows are in one order in one core."""
+    return any(scan.stream.derived for scan in program.scans)
+
+
+def one_core_design(program: Program) -> str | None:
+    """The design that is asked for, if it is that of one core; else None."""
+    asked = program.flow.design
+    return None if asked in (None, "auto", SHARING_DESIGN) else asked
+
+
 def inside_core(flow: Flow) -> Flow:
-    """The flow of blocks in one core: the tasks are the flow, and a share defines a core's part."""
-    return replace(flow, name="three-step", cores=1)
+    """The flow of blocks in one core: the tasks are the flow, and a share defines a core's part.
+
+    Without a share, a core of the design ``parallel`` would have everything: it is ``mjoin``.
+    """
+    design = "mjoin" if flow.design == SHARING_DESIGN else flow.design
+    return replace(flow, name="three-step", cores=1, design=design)
 
 
 def flow_of(program: Program) -> str | None:
-    """The flow that shares the joins of a query; None: it has none, or one core runs them."""
+    """The flow that shares the joins of a query; None: it has none, or a design shares them."""
     return FLOW if program.joins and _most_streams(program) == 2 else None
 
 
@@ -132,10 +166,13 @@ def explain_on_spark(flow: Flow, program: Program) -> str:
     """The lines of EXPLAIN about the flow; the distribution adds the cores."""
     lines = ["flow: none, since there is no join to share"]
     if _most_streams(program) > 2:
-        lines = [
-            "flow: none, since one core runs a join of three and more streams",
-            explain_design(flow, program),
-        ]
+        lines = ["flow: none, since a join of three and more streams has a design"]
+        if flow.design == SHARING_DESIGN and program.flow.design in (None, "auto"):
+            lines.append(f"design {flow.design}: the one with which Spark's cores share it")
+        else:
+            lines.append(explain_design(flow, program))
+        if flow.design == "stashed":
+            lines.append("state: the windows; the stash is made anew after a restart")
     elif program.joins:
         why = "asked for" if program.flow.name is not None else "the one that Spark can run"
         lines = [f"flow {flow.name}: {why}"]

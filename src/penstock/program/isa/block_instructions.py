@@ -107,11 +107,8 @@ class JoinStreams:
 
     @property
     def divisible(self) -> Division | None:
-        """Outer, semi and anti joins need to know that no core has found a partner.
-
-        A combination of more than two tuples may have members that different cores store.
-        """
-        return "tuple" if self.kind == "inner" and len(self.inputs) == 2 else None
+        """Outer, semi and anti joins need to know that no core has found a partner."""
+        return "tuple" if self.kind == "inner" and not self.steps else None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import types
 from tests.engines.spark.in_process import DictStore
 
-from penstock.engines.spark.core.frames import from_ipc
+from penstock.engines.spark.core.frames import from_ipc, ties_in
 from penstock.engines.spark.core.trigger import CoreMemory, CoreOptions, Output, Stopwatch, trigger
 from penstock.engines.spark.dataframes.arguments import Request
 from penstock.engines.spark.dataframes.columns import WATERMARK, DataFrameStream
@@ -167,8 +167,8 @@ class Cluster:
         if not tables:
             return []
         rows = pa.concat_tables(tables).combine_chunks()
-        position, tie = (rows.column(name).to_numpy() for name in PLACE)
-        rows = rows.take(np.lexsort((tie, position)))
+        position, tie = (rows.column(name) for name in PLACE)
+        rows = rows.take(np.lexsort((ties_in(tie), position.to_numpy())))
         columns = [rows.column(i).to_pylist() for i in range(rows.num_columns - len(PLACE))]
         return list(zip(*columns, strict=True))
 

@@ -33,12 +33,23 @@ from tests.thresholds import low_thresholds
 
 from penstock.engines.spark.dataframes.columns import DataFrameStream
 from penstock.engines.spark.dataframes.job import Job
+from penstock.engines.spark.dataframes.packing import Unpack, UnpackInOrder, output_rows
 from penstock.errors import InputError
 from penstock.oracle.oracle import Oracle
 from penstock.program.isa.instructions import CreateStream, Derive, Install
 from penstock.streams.events import End, Tuples
 from penstock.streams.literals import physical_list
 
+OUTPUT = pa.schema(
+    {
+        "number": pa.int64(),
+        "kind": pa.string(),
+        "stream": pa.string(),
+        "count": pa.int64(),
+        "payload": pa.binary(),
+    }
+)
+"""The outputs of the cores, as Spark hands them on."""
 SCHEMAS = {stream.name: stream.schema for stream in (R, S, Q)}
 VALUES = (*ALIKE, *ALIKE, (2, -0.0, "ab", decimal.Decimal("2")), (None, None, None, None))
 
@@ -269,3 +280,24 @@ def test_a_missing_dataframe_and_a_missing_order_are_named() -> None:
     assert str(partly.value) == (
         "order_by has no column for stream u\nWrite order_by={'r': ..., 's': ..., 'u': ...}."
     )
+
+
+def test_ordered_rows_of_all_cores_come_in_one_order() -> None:
+    """As Spark brings them together: frames of every core in any order, cut into pieces."""
+    sql = (
+        "SELECT r.id AS a, s.id AS b, u.id AS c FROM r [ROWS 4] "
+        "JOIN s [ROWS 4] ON r.x = s.x JOIN u [ROWS 4] ON s.x = u.x EMIT ORDER inner"
+    )
+    job = job_of(sql, order_by="ts", merge="arrival")
+    cluster = Cluster(job, 3)
+    for start in range(0, 60, 20):
+        parts = [(n % 3, [(n, n, n // 3 % 2, "")]) for n in range(start, start + 20)]
+        cluster.trigger(parts)
+    expected = cluster.rows()
+    assert len(expected) > 200
+    rows = [row for number, one in cluster.made for row in output_rows(number, one)]
+    random.Random(1).shuffle(rows)
+    schema = pa.schema([(name, pa.int64()) for name in "abc"])
+    unpack = UnpackInOrder(Unpack(cluster.job, schema))
+    found = unpack(iter([pa.RecordBatch.from_pylist(rows, OUTPUT)]))
+    assert [tuple(row.values()) for one in found for row in one.to_pylist()] == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -142,6 +143,10 @@ def test_a_core_sees_its_own_keys_and_every_punctuation() -> None:
     assert sorted(cluster.rows()) == [(number, None) for number in range(1000)]
 
 
+PARALLEL = (
+    "broadcast to 3 cores, each tuple of one stream stored and processed on one, those of the "
+    "others on all (Parallel-MJ)"
+)
 THREE_STREAMS = "r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [RANGE 3 SLACK 0]"
 REASONS = {
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x": (
@@ -194,17 +199,14 @@ REASONS = {
         "partition by cast((r.x + 1) as int64) = s.id = cast(u.x as int64) among 3 cores"
     ),
     f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND s.id = u.id": (
-        "one core; one core joins 3 streams; "
-        "no partition by key: no equality has a key of every stream"
+        f"{PARALLEL}; no partition by key: no equality has a key of every stream"
     ),
     f"SELECT r.id FROM {THREE_STREAMS} WHERE r.x = s.x AND (s.x = u.x OR r.id = u.id)": (
-        "one core; one core joins 3 streams; "
-        "no partition by key: no equality has a key of every stream"
+        f"{PARALLEL}; no partition by key: no equality has a key of every stream"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [ROWS 3] "
     "WHERE r.x = s.x AND s.x = u.x": (
-        "one core; one core joins 3 streams; "
-        "no partition by key: rows depend on the order of tuples with other keys"
+        f"{PARALLEL}; no partition by key: rows depend on the order of tuples with other keys"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x = s.x "
     "LEFT JOIN u [RANGE 3 SLACK 0] ON s.x = u.x": (
@@ -218,8 +220,7 @@ REASONS = {
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], r [RANGE 3 SLACK 0] AS a "
     "WHERE r.x = s.x AND s.x = a.x": (
-        "one core; one core joins 3 streams; "
-        "no partition by key: a self-join reads a tuple more than once"
+        f"{PARALLEL}; no partition by key: a self-join reads a tuple more than once"
     ),
     "SELECT x, COUNT(*) FROM r [RANGE 4 SLIDE 2 SLACK 0] GROUP BY x": (
         "partial results of each partition of the input, merged on 3 cores by x"
@@ -250,6 +251,48 @@ def test_how_the_cores_share_a_query_has_a_reason(sql: str) -> None:
     job, plans = check(parse_script(sql), sources, Request(order_by="ts"))
     found = distribution(compile_plan(plans.query), job.lanes, job.by_key, 3)
     assert str(found) == f"distribution: {REASONS[sql]}"
+
+
+@pytest.mark.parametrize(
+    ("design", "by_key", "reason"),
+    [
+        (None, True, "partition by r.x = s.x = u.x among 3 cores"),
+        ("mjoin", True, "partition by r.x = s.x = u.x among 3 cores"),
+        (
+            "parallel",
+            True,
+            f"{PARALLEL}; no partition by key: the design parallel is asked for",
+        ),
+        (
+            "circular",
+            False,
+            "one core; the design circular is one core's; no partition by key: no equality has a "
+            "key of every stream",
+        ),
+    ],
+)
+def test_a_design_decides_how_the_cores_share_a_join(
+    design: Any, by_key: bool, reason: str
+) -> None:
+    """And the rows do not depend on it."""
+    sql = (
+        "SELECT r.id AS a, s.id AS b, u.id AS c FROM r [RANGE 4 SLACK 0] "
+        "JOIN s [RANGE 3 SLACK 0] ON r.x = s.x JOIN u [RANGE 3 SLACK 0] ON "
+    )
+    sql += "s.x = u.x" if by_key else "s.x <= u.x"
+    found: list[Any] = []
+    for asked in (design, None):
+        job = job_of(sql, order_by="ts", design=asked)
+        cores = Cluster(job, 3 if asked == design else 1, random.Random(1))
+        if asked == design:
+            shared = distribution(job.program, job.lanes, job.by_key, 3)
+            assert str(shared) == f"distribution: {reason}"
+        for start in range(0, 60, 12):
+            cores.trigger([(n % 3, [(n, n, n // 3 % 2, "")]) for n in range(start, start + 12)])
+        found.append(sorted(cores.rows()))
+    assert found[0] == found[1]
+    assert len(found[0]) > 10
+    cores.forget()
 
 
 def test_equal_keys_are_of_one_core_everywhere() -> None:

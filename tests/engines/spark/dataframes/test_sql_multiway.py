@@ -36,7 +36,7 @@ def spark(session: Session) -> SparkSession:
     return session.spark.newSession()
 
 
-@pytest.mark.parametrize("sql", [TIMED, COUNTED], ids=["partitioned", "on one core"])
+@pytest.mark.parametrize("sql", [TIMED, COUNTED], ids=["partitioned", "broadcast"])
 def test_each_row_comes_once_across_restarts(spark: SparkSession, tmp_path: Path, sql: str) -> None:
     jitter, slack = (2000, 2000) if sql == TIMED else (0, 0)
     tables = [table(seed, 120, jitter=jitter) for seed in (11, 12, 13)]
@@ -50,9 +50,10 @@ def test_each_row_comes_once_across_restarts(spark: SparkSession, tmp_path: Path
         assert told.startswith(
             "distribution: partition by r.x = s.x = u.x among 2 cores"
             if sql == TIMED
-            else "distribution: one core; one core joins 3 streams; no partition by key: "
+            else "distribution: broadcast to 2 cores, each tuple of one stream stored and "
+            "processed on one, those of the others on all (Parallel-MJ); no partition by key: "
         )
-        design: DesignName = "mjoin" if sql == TIMED else "circular"
+        design: DesignName = "mjoin" if sql == TIMED else "parallel"
         return pss.sql(sql, order_by="ts", cores=2, design=design, **given)
 
     run(joined(), tmp_path)

@@ -269,7 +269,7 @@ def test_whole_numbers_and_floats_are_one_order() -> None:
             {"idle_timeout": 60},
             2,
             "the checkpoint is of this query over other columns, or with another order_by, merge, "
-            "watermark, letters or idle_timeout\n"
+            "watermark, letters, idle_timeout or design\n"
             "Give the query a checkpointLocation of its own, or run the one that it is of.",
         ),
         (

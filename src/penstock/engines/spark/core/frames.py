@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.aggregate.partial_batch import PartialBatch
@@ -175,6 +176,27 @@ def unpack_partial(data: bytes | memoryview) -> PartialBatch:
         keys=None if keys is None else one_batch(from_ipc(keys.data)),
         cells={k[len(_CELL) :]: c for k, c in columns.items() if k.startswith(_CELL)},
     )
+
+
+def tie_column(ties: npt.NDArray[Any]) -> Any:
+    r"""What orders the rows of one position (:class:`penstock.blocks.run.Run`), as a column.
+
+    >>> ties_in(tie_column(np.array([b"a", b"a\0b", b""], "S"))).tolist()
+    [b'a', b'a\x00b', b'']
+    """
+    if ties.dtype.kind != "S":
+        return pa.array(ties)
+    # The whole width of each: Arrow would cut bytes at a zero.
+    places = np.arange(len(ties) + 1, dtype=np.int32) * ties.dtype.itemsize
+    parts = [None, pa.py_buffer(places.tobytes()), pa.py_buffer(ties.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(ties), parts)
+
+
+def ties_in(column: Any) -> npt.NDArray[Any]:
+    """What :func:`tie_column` has made a column of; bytes may be of columns of several widths."""
+    if not pa.types.is_binary(column.type):
+        return np.asarray(column, np.int64)
+    return np.array(column.to_pylist(), "S")
 
 
 PIECE = 4096

@@ -29,7 +29,7 @@ from penstock.engines.shared.registry import Registry, column_of
 from penstock.engines.shared.running_query import Letter, count, written
 from penstock.engines.shared.saved_registry import SavedRegistry, load_registry
 from penstock.engines.spark.core.fold_at_source import FOLDED, FoldedFrame
-from penstock.engines.spark.core.frames import Frame, ipc, unpack
+from penstock.engines.spark.core.frames import Frame, ipc, tie_column, unpack
 from penstock.engines.spark.core.trigger import CoreOptions, Output, StateStore, Stopwatch
 from penstock.engines.spark.flow import decide_on_spark, inside_core
 from penstock.engines.spark.resident.distribution import Placement, placement
@@ -86,9 +86,7 @@ class HostedQuery:
         if len(run) and not self.derived:
             ties = np.zeros(len(run), np.int64) if run.ties is None else run.ties
             batch = run.inputs[0].append_column(POSITION, pa.array(run.positions))
-            codes = ties.dtype.kind == "S"  # Arrow would cut bytes at a zero
-            tied = pa.array(ties.tolist(), pa.binary()) if codes else pa.array(ties)
-            batch = batch.append_column(TIE, tied)
+            batch = batch.append_column(TIE, tie_column(ties))
             position = int(run.positions[0])
             self.made.append(
                 Output(
@@ -161,7 +159,7 @@ class Host:
         self._all: dict[int, HostedQuery] = {}
         self._registry: Registry[HostedQuery] = Registry(
             self._new_query,
-            lambda program: inside_core(decide_on_spark(program, options.cores)),
+            lambda program: inside_core(decide_on_spark(program, self._sharing)),
         )
         self._saving = SavedRegistry(self._registry)
         self._processing = Processing(self._registry)
@@ -171,8 +169,7 @@ class Host:
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> HostedQuery:
         options = self._options
         number = next(self._loading, self._numbers)
-        cores = 1 if options.divided else options.cores
-        place = placement(number, program, derived, cores, options.core)
+        place = placement(number, program, derived, self._sharing, options.core)
         site = Site(flow, place.share, options.compile_predicates, derived)
         pipeline = Pipeline(program, site)
         if not place.here:
@@ -181,6 +178,11 @@ class Host:
         self._numbers = max(self._numbers, number + 1)
         self._all[query.number] = query
         return query
+
+    @property
+    def _sharing(self) -> int:
+        """How many cores share a query; one where each has the tuples of its keys alone."""
+        return 1 if self._options.divided else self._options.cores
 
     @property
     def position(self) -> int:

@@ -23,6 +23,7 @@ from penstock.engines.spark.core.frames import (
     joined,
     one_batch,
     pack_partial,
+    ties_in,
 )
 from penstock.engines.spark.core.host import POSITION, TIE
 from penstock.engines.spark.core.trigger import CoreOptions, Output, Stopwatch
@@ -236,8 +237,10 @@ class UnpackInOrder:
         tables = [from_ipc(made.payload) for _, made in frames if made.kind == "rows"]
         if tables:
             rows = one_batch(pa.concat_tables(tables))
-            positions, ties = (rows.column(name).to_numpy() for name in PLACE)
-            order = np.lexsort((ties, positions))  # stable: rows of one core stay as they came
+            positions, ties = (rows.column(name) for name in PLACE)
+            order = np.lexsort(
+                (ties_in(ties), positions.to_numpy())
+            )  # stable: rows of one core stay as they came
             for start in range(0, len(order), MOST_TUPLES):
                 part = take(rows, order[start : start + MOST_TUPLES])
                 yield self.unpack.rows(part.columns[: -len(PLACE)], part.num_rows)

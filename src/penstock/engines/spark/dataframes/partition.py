@@ -23,7 +23,8 @@ import pyarrow as pa
 from penstock.blocks.aggregate.partial_batch import PARTIAL_CALLS
 from penstock.blocks.screen import FARTHEST
 from penstock.engines.spark.dataframes.sequencer import Lane
-from penstock.engines.spark.resident.distribution import why_one_core
+from penstock.engines.spark.flow import SHARING_DESIGN, shares
+from penstock.engines.spark.resident.distribution import broadcast, why_one_core
 from penstock.errors import InputError
 from penstock.kernels.aggregate.key_hash import cores_of
 from penstock.kernels.expressions.evaluate import evaluate
@@ -104,9 +105,8 @@ def distribution(
     keys, term = _keys(program, lanes, by_key)
     if keys is not None:
         return Distribution(keys, cores, f"partition by {term} among {cores} cores")
-    if program.can_share:
-        how = f"broadcast to {cores} cores, each tuple stored on one (SplitJoin); {term}"
-        return Distribution(None, cores, how)
+    if shares(program):
+        return Distribution(None, cores, f"{broadcast(program, cores)}; {term}")
     return Distribution(None, 1, f"one core; {why_one_core(program)}; {term}")
 
 
@@ -204,6 +204,8 @@ def _keys(
     if join.steps:
         kinds = listed(kind for kind in join.kinds if kind != "inner")
         return None, f"no partition by key: one core keeps the combinations of a tree with {kinds}"
+    if program.flow.design == SHARING_DESIGN:
+        return None, f"no partition by key: the design {SHARING_DESIGN} is asked for"
     keys = _equal_keys(join)
     if keys is None:
         several = "between the streams" if len(lanes) == 2 else "has a key of every stream"

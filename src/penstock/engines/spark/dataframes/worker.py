@@ -179,7 +179,7 @@ def _another(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         return f"the checkpoint is of another query\n{difference(before['text'], now['text'])}"
     return (
         "the checkpoint is of this query over other columns, or with another order_by, merge, "
-        "watermark, letters or idle_timeout"
+        "watermark, letters, idle_timeout or design"
     )
 
 

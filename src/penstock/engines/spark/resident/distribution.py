@@ -1,9 +1,9 @@
 """The distribution of queries: which cores run a query, and the share of each.
 
-A query that can be shared runs on all cores (*broadcast*: every core takes every tuple, SplitJoin;
-of an aggregate every core has its groups). One that cannot runs on one core; different queries on
-different ones. Derived streams and their readers run on the first core, where the rows of the
-stream are in one order.
+A query that can be shared runs on all cores (*broadcast*: every core takes every tuple, SplitJoin
+and, of three and more streams, Parallel-MJ; of an aggregate every core has its groups). One that
+cannot runs on one core; different queries on different ones. Derived streams and their readers run
+on the first core, where the rows of the stream are in one order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from penstock.blocks.aggregate.folding import foldable
 from penstock.blocks.run import Share
-from penstock.engines.spark.flow import decide_on_spark, explain_on_spark
+from penstock.engines.spark.flow import (
+    decide_on_spark,
+    explain_on_spark,
+    one_core_design,
+    reads_derived,
+    shares,
+)
 from penstock.program.choose.explain import Explained
 from penstock.program.isa.block_instructions import (
     AggregateRows,
@@ -39,9 +45,9 @@ def placement(number: int, program: Program, derived: bool, cores: int, core: in
     """The part of a core in the query with that number. Every core decides alike."""
     if cores == 1:
         return Placement(True)
-    if derived or _reads_derived(program):
+    if derived or reads_derived(program):
         return Placement(core == 0)
-    if program.can_share:
+    if shares(program):
         return Placement(True, Share(core, cores), core == 0)
     return Placement(core == number % cores)
 
@@ -57,15 +63,26 @@ def describe(program: Program, cores: int) -> str:
         names = ", ".join(str(key.expression) for key in program.aggregates[0].keys)
         return f"distribution: groups divided among {cores} cores by {names}"
     if program.joins:
-        return f"distribution: broadcast to {cores} cores, each tuple stored on one (SplitJoin)"
+        return f"distribution: {broadcast(program, cores)}"
     return f"distribution: each run divided among {cores} cores"
+
+
+def broadcast(program: Program, cores: int) -> str:
+    """How cores share a join of which each takes every tuple."""
+    to = f"broadcast to {cores} cores"
+    if len(program.joins[0].inputs) == 2:
+        return f"{to}, each tuple stored on one (SplitJoin)"
+    return (
+        f"{to}, each tuple of one stream stored and processed on one, those of the others on all "
+        "(Parallel-MJ)"
+    )
 
 
 def why_one_core(program: Program) -> str | None:
     """Why several cores cannot share a query; None if they can."""
-    if _reads_derived(program):
+    if reads_derived(program):
         return "it reads a derived stream, whose rows are in one order"
-    if program.can_share:
+    if shares(program):
         return None
     own = [i.name for i in program.instructions if isinstance(i, OwnRows)]
     if own:
@@ -82,14 +99,9 @@ def why_one_core(program: Program) -> str | None:
     several = f"a union of {kinds} joins" if len(program.joins) > 1 else f"{article} {kinds} join"
     if kinds != "inner":
         return f"{several} must know whom no core has matched"
-    if len(program.joins) > 1 or len(program.joins[0].inputs) == 2:
+    if not program.can_share:
         return "a union with a join needs one order"
-    streams = len(program.joins[0].inputs)
-    return f"one core joins {streams} streams"
-
-
-def _reads_derived(program: Program) -> bool:
-    return any(scan.stream.derived for scan in program.scans)
+    return f"the design {one_core_design(program)} is one core's"
 
 
 FOLDS = (

@@ -22,7 +22,7 @@ import pyarrow as pa
 from penstock.engines.shared.checksums import read_sealed, write_sealed
 from penstock.engines.shared.query import Result
 from penstock.engines.shared.running_query import Letter
-from penstock.engines.spark.core.frames import from_ipc, ipc, one_batch
+from penstock.engines.spark.core.frames import from_ipc, ipc, one_batch, ties_in
 from penstock.engines.spark.resident.log import MEND, decoded
 from penstock.errors import StateError
 from penstock.streams.batches import concat, take
@@ -55,9 +55,7 @@ class Delivery:
         batch = one_batch(from_ipc(self.payload))
         last = batch.num_columns - 2
         positions, found = np.asarray(batch.column(last), np.int64), batch.column(last + 1)
-        codes = pa.types.is_binary(found.type)
-        ties = np.array(found.to_pylist(), "S") if codes else np.asarray(found, np.int64)
-        return MergedRows(batch.select(list(range(last))), positions, ties)
+        return MergedRows(batch.select(list(range(last))), positions, ties_in(found))
 
     def letters(self) -> list[Letter]:
         return [Letter(*letter) for letter in json.loads(self.payload)]

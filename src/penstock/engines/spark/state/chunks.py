@@ -179,7 +179,7 @@ class BlockChunks:
                     window.columns[key] = state.columns[key].copy()
             for key, column in empty.columns.items():
                 state.columns.setdefault(key, column)
-            own = state.columns.get(f"{name}.own") if spans else None
+            own = window.columns.get(f"{name}.own")
             batches = []
             for start, stop in spans:
                 batch = one_batch(from_ipc(parts[start]["rows"]))
