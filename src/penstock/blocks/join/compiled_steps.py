@@ -132,6 +132,16 @@ class SearchedIndex:
         self._contented = first + len(stored.keys[0]) + TUNING.longest_tail
 
 
+def set_constants(state: Indices, first: int, constants: Sequence[int | float]) -> None:
+    """Write the constants of a kernel into its state."""
+    reals = state.view(np.float64)
+    for slot, value in enumerate(constants, first):
+        if isinstance(value, float):
+            reals[slot] = value
+        else:
+            state[slot] = value
+
+
 class SingleStep(ABC):
     """What the compiled steps for single tuples have in common, whatever the join.
 
@@ -416,12 +426,7 @@ class CompiledJoin(ABC):
     def _set_constants(self, source: SingleSource) -> None:
         """Fill in the constants, which follow the addresses."""
         size: int | None = None
-        reals = self._state.view(np.float64)
-        for slot, value in enumerate(source.constants, source.first_constant):
-            if isinstance(value, float):
-                reals[slot] = value
-            else:
-                self._state[slot] = value
+        set_constants(self._state, source.first_constant, source.constants)
         if source.bounds:
             size = self._harmless()
         for number, slot in source.bounds:
