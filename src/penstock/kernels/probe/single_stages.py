@@ -165,6 +165,7 @@ class _Writer:
         self._scalars = ScalarSource(
             shape.schema, f"return {REFUSED}, 0", self._constants, self._member
         )
+        self._searched_by: list[int] = []
         self._known: dict[Column, str] = {}
         self._bounds: list[Bound] = []
         self._widened: list[tuple[int, int, int]] = []
@@ -174,7 +175,7 @@ class _Writer:
         own_keys = [self._own_keys(number) for number in range(len(self._shape.entries))]
         passed = [self._scalars.value(condition) for condition in self._shape.conditions]
         first = self._scalars.lines
-        functions = "\n".join(map(self._function, range(len(self._shape.stages))))
+        functions = self._functions()
         stages = indented(self._stage(0), 2)
         text = f"""{preamble("Takes one tuple into a join of several inputs")}
 ARRIVAL, INCOMPLETE, FULL = {ARRIVAL}, {INCOMPLETE}, {FULL}
@@ -208,19 +209,29 @@ def kernel(state, out, {", ".join(parameters(self._shape.schema))}):
 
     # -- stages -----------------------------------------------------------------------------
 
-    def _function(self, number: int) -> str:
-        """The function that searches the window of a stage."""
-        stage = self._shape.stages[number]
+    def _functions(self) -> str:
+        """The functions that search the windows; stages that are alike have one together.
+
+        Most of the time that a kernel takes to compile goes into these.
+        """
+        known: dict[str, int] = {}
+        for stage in self._shape.stages:
+            text = self._function(stage)
+            self._searched_by.append(known.setdefault(text, len(known)))
+        return "\n".join(text.replace("NUMBER", str(number)) for text, number in known.items())
+
+    def _function(self, stage: StageShape) -> str:
+        """The function that searches the window of a stage; NUMBER stands for its own."""
         window = ProbedWindow(stage.predicate, 0, stage.dtypes, stage.stored, len(HEADER))
         count = len(stage.keys)
         numbers = [f"number{i}" for i in range(count)]
         arguments = [f"a{i}" for i in range(count)] + numbers
         arguments += [f"k{i}" for i in range(len(stage.predicate.constants))]
-        return f"""{window.link(f"link{number}")}
+        return f"""{window.link("linkNUMBER")}
 
 @register_jitable
-def search{number}(state, segments, out, {", ".join(arguments)}):
-    link{number}(state, segments)
+def searchNUMBER(state, segments, out, {", ".join(arguments)}):
+    linkNUMBER(state, segments)
     entries = at(state[OTHER_ENTRIES], 2, np.int64)
     lo = at(state[OTHER_DROPPED], 1, np.int64)[0]
     hi = lo + entries[1] - entries[0]
@@ -243,7 +254,7 @@ def search{number}(state, segments, out, {", ".join(arguments)}):
             f"s{n} = at(state[{slot}], {len(HEADER) + 2 * len(stage.stored.buffers)}, np.int64)",
             f"g{n} = at(state[{slot + 1}], {rows} * {columns}, np.int64)",
             f"part{n} = at(state[{slot + 4}], state[{slot + 5}], np.int64)",
-            f"found{n}, compared = search{n}(s{n}, g{n}.reshape(({rows}, {columns})), part{n}, "
+            f"found{n}, compared = search{self._searched_by[n]}(s{n}, g{n}.reshape(({rows}, {columns})), part{n}, "
             f"{', '.join(arguments)})",
             f"if found{n} < 0:",
             f"    state[FULL] = {n}",
