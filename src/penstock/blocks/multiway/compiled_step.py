@@ -156,7 +156,6 @@ class ProbedStage:
         if keys.index is None or not probes or not len(probes[0]):
             return False
         self._index.update(keys.index, keys.dropped, keys.stored(None, None), probes)
-        self.describe()
         return True
 
 
@@ -205,14 +204,17 @@ class SingleMultiway(SingleStep):
             return self._refresh()
         for number, stage in enumerate(self._stages):
             if not stage.is_current:
-                stage.describe()
-                self._put(number)
+                self._describe(number)
         return True
 
-    def _put(self, number: int) -> None:
-        """Let the state of the step have what it needs of a stage."""
+    def _describe(self, number: int) -> None:
+        """Look at a stage's index and array for partners again."""
+        self._looked_up_at = -1  # if it is interrupted, all is looked up again
+        stage = self._stages[number]
+        stage.describe()
         slot = self._source.first_stage + STAGE_WORDS * number
-        self._state[slot : slot + STAGE_WORDS] = self._stages[number].words
+        self._state[slot : slot + STAGE_WORDS] = stage.words
+        self._looked_up_at = self._block.changes
 
     def _refresh(self) -> bool:
         """Look up all addresses; False if tuples cannot be taken this way."""
@@ -432,14 +434,14 @@ class SingleMultiway(SingleStep):
                 self._out = np.empty((len(self._others), room), np.int64)
             elif count > len(self._stages[full].partners):
                 self._stages[full].partners = np.empty(2 * count, np.int64)
-                self._put(full)
+                self._describe(full)
             return True
         self.mended += 1
         self._mending = True
         mended = True
         if why == LONG_TAIL:
             mended = self._stages[full].update(self._sample(self._stages[full].stage))
-            self._put(full)
+            self._describe(full)
         else:
             self._make_room()
         self._mending = False
