@@ -1,11 +1,11 @@
 """The cost of a push, by its number of tuples: ``python -m bench pushes [--quick]``.
 
 A push has a fixed cost, and streams arrive in small batches. Two-way joins with a band and with an
-equality, a three-way join with equalities, over count and over time windows, and sliding aggregates, ungrouped and by a key, get
-tuples in pushes of 1 to 10,000, from Arrow and as lists of dicts. The windows are full and every
-kernel is compiled before the first measured push. A figure is the time of ``engine.push`` alone;
-tuples per second include draining the rows. The rows of a small input must not depend on the size
-of a push, which is checked in the same run.
+equality, a three-way join with equalities, over count and over time windows, and sliding
+aggregates, ungrouped and by a key, get tuples in pushes of 1 to 10,000, from Arrow and as lists of
+dicts. The windows are full and every kernel is compiled before the first measured push. A figure is
+the time of ``engine.push`` alone; tuples per second include draining the rows. The rows of a small
+input must not depend on the size of a push, which is checked in the same run.
 """
 
 from __future__ import annotations

@@ -291,10 +291,10 @@ def test_numbers_near_overflow_go_by_batches_and_small_ones_after_them_do_not() 
 def test_a_step_follows_a_probe_order_that_a_batch_revises() -> None:
     """A star whose first join in FROM has most partners: the step goes on by the new order."""
     query = (
-        "SELECT a.i, b.f, c.i AS k FROM A [ROWS 300] AS a JOIN B [ROWS 300] AS b ON a.f = b.f "
-        "JOIN C [ROWS 300] AS c ON a.i = c.i"
+        "SELECT a.i, b.f, c.i AS k FROM A [ROWS 30] AS a JOIN B [ROWS 30] AS b ON a.f = b.f "
+        "JOIN C [ROWS 30] AS c ON a.i = c.i"
     )
-    given_arrivals = arrivals(900, 3, 997)
+    given_arrivals = arrivals(240, 3, 41)
     found = []
     with tuning.given(first_order_revision=8, smallest_order_sample=4):
         for singly in (False, True):
@@ -302,16 +302,16 @@ def test_a_step_follows_a_probe_order_that_a_batch_revises() -> None:
                 q = engine.install(query)
                 for number, (stream, row) in enumerate(given_arrivals):
                     engine.push(stream, [row])
-                    if number == 600:
+                    if number == 150:
                         before = q.metrics()["probe_orders"][0]
-                        engine.push("A", [given_arrivals[n][1] for n in range(400)])
+                        engine.push("A", [given_arrivals[n][1] for n in range(40)])
                         after = q.metrics()["probe_orders"][0]
                 found.append(drained(q))
                 assert before.startswith("probe order of A (1): B (2) by")
                 assert after.startswith("probe order of A (1): C (3) by")
-                assert engine._single_pushes.fast_tuples == (900 if singly else 0)
+                assert engine._single_pushes.fast_tuples == (240 if singly else 0)
     assert found[0] == found[1]
-    assert len(found[0]) > 100
+    assert found[0]
 
 
 class OutsideKernels(Interrupts):

@@ -247,15 +247,15 @@ def searchNUMBER(state, segments, out, {", ".join(arguments)}):
             return self._combination()
         stage, n = self._shape.stages[number], number
         self._scalars.lines = []
-        arguments = self._keys(number)
+        arguments = [f"s{n}", f"g{n}", f"part{n}", *self._keys(number)]
         lines, slot = self._scalars.lines, self._stages + STAGE_WORDS * number
         rows, columns = f"state[{slot + 2}]", f"state[{slot + 3}]"
         lines += [
             f"s{n} = at(state[{slot}], {len(HEADER) + 2 * len(stage.stored.buffers)}, np.int64)",
-            f"g{n} = at(state[{slot + 1}], {rows} * {columns}, np.int64)",
+            f"flat{n} = at(state[{slot + 1}], {rows} * {columns}, np.int64)",
             f"part{n} = at(state[{slot + 4}], state[{slot + 5}], np.int64)",
-            f"found{n}, compared = search{self._searched_by[n]}(s{n}, g{n}.reshape(({rows}, {columns})), part{n}, "
-            f"{', '.join(arguments)})",
+            f"g{n} = flat{n}.reshape(({rows}, {columns}))",
+            f"found{n}, compared = search{self._searched_by[n]}({', '.join(arguments)})",
             f"if found{n} < 0:",
             f"    state[FULL] = {n}",
             f"    return found{n}, compared",
