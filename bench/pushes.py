@@ -1,11 +1,11 @@
 """The cost of a push, by its number of tuples: ``python -m bench pushes [--quick]``.
 
 A push has a fixed cost, and streams arrive in small batches. Two-way joins with a band and with an
-equality, over count and over time windows, and sliding aggregates, ungrouped and by a key, get
-tuples in pushes of 1 to 10,000, from Arrow and as lists of dicts. The windows are full and every
-kernel is compiled before the first measured push. A figure is the time of ``engine.push`` alone;
-tuples per second include draining the rows. The rows of a small input must not depend on the size
-of a push, which is checked in the same run.
+equality, a three-way join with equalities, over count and over time windows, and sliding
+aggregates, ungrouped and by a key, get tuples in pushes of 1 to 10,000, from Arrow and as lists of
+dicts. The windows are full and every kernel is compiled before the first measured push. A figure is
+the time of ``engine.push`` alone; tuples per second include draining the rows. The rows of a small
+input must not depend on the size of a push, which is checked in the same run.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def joined(on: str, clause: str) -> str:
     return f"SELECT r.id AS r, s.id AS s FROM R {clause} AS r JOIN S {clause} AS s ON {on}"
 
 
+def chained(clause: str) -> str:
+    """A join of three streams with the same window clause."""
+    r, s, q = (f"{name} {clause.format(window=WINDOW)} AS {name.lower()}" for name in "RSQ")
+    on = "JOIN {0} ON r.k = s.k JOIN {1} ON s.k = q.k"
+    return f"SELECT r.id AS r, s.id AS s, q.id AS q FROM {r} {on.format(s, q)}"
+
+
 def folded(call: str, by: str = "") -> str:
     """A sliding aggregate; six windows are open at any time."""
     clause = f"[RANGE {6 * WINDOW} SLIDE {WINDOW} WATTR t]"
@@ -49,6 +56,8 @@ QUERIES = {
     "band join, time windows": joined(BAND, "[RANGE {window} WATTR t]"),
     "equi-join, count windows": joined("r.k = s.k", "[ROWS {window}]"),
     "equi-join, time windows": joined("r.k = s.k", "[RANGE {window} WATTR t]"),
+    "3-way equi-join, count windows": chained("[ROWS {window}]"),
+    "3-way equi-join, time windows": chained("[RANGE {window} WATTR t]"),
     "count": folded("COUNT(*)"),
     "sum": folded("SUM(v)"),
     "count by key": folded("COUNT(*)", "k"),
@@ -110,7 +119,7 @@ class Contestant:
 
     def __init__(self, text: str, as_dicts: bool) -> None:
         self.engine = ps.connect("local")
-        names = ("R", "S") if "JOIN" in text else ("R",)
+        names = ("R", "S", "Q")[: 1 + text.count("JOIN")]
         for name in names:
             self.engine.sql(STREAMS.format(name=name))
         self.query = self.engine.install(text)

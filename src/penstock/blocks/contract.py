@@ -193,14 +193,14 @@ class CompiledStep(Protocol):
     def accepts(self, values: tuple[Any, ...]) -> bool:
         """Whether the tuple would be taken; nothing is changed."""
 
-    def take(self, values: tuple[Any, ...]) -> int:
-        """Take a tuple of physical values; gives how many partners it has, negative: refused."""
+    def take(self, position: int, values: tuple[Any, ...]) -> int:
+        """Take a tuple of physical values; gives how many rows it makes, negative: refused."""
 
-    def resume(self, values: tuple[Any, ...], is_stored: bool) -> int:
+    def resume(self, position: int, values: tuple[Any, ...], is_stored: bool) -> int:
         """Take a tuple, or the rest of it, after an interruption."""
 
-    def partners(self, found: int) -> npt.NDArray[np.int64]:
-        """Where the partners are stored, oldest first."""
+    def partners(self, found: int) -> Sequence[npt.NDArray[np.int64]]:
+        """For each other input, where the partner of each row is stored, in inner order."""
 
     def rows(self, position: int, values: tuple[Any, ...], found: int) -> Run:
         """The rows of a tuple that has found partners."""

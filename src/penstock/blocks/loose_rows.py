@@ -23,10 +23,13 @@ class ColumnSource:
         Where the partner of an arriving tuple is stored; None if it is that tuple's own column.
     index
         The column, in its stream.
+    place
+        Where the numbers of these partners are among those of all inputs' partners.
     """
 
     partner: RowStore | None
     index: int
+    place: int = 0
 
 
 ColumnSources = tuple[Sequence[ColumnSource], ...]
@@ -55,26 +58,29 @@ class LooseRows:
     def add(
         self,
         position: int,
+        rows: int,
         values: Sequence[object],
-        partners: npt.NDArray[np.int64],
+        partners: Sequence[npt.NDArray[np.int64]],
         sources: Sequence[ColumnSource],
     ) -> None:
-        """Add a row for each partner of a tuple that has these physical values."""
+        """Add rows of a tuple that has these physical values.
+
+        ``partners`` has, for each other input, the partner of each row.
+        """
         if self.ragged:
             self._cut()
         self.ragged = True
-        rows = len(partners)
         self._positions.repeat(position, rows)
         for column, source in zip(self._columns, sources, strict=True):
             if isinstance(column, list):
                 if source.partner is None:
-                    column += [values[source.index]] * len(partners)
+                    column += [values[source.index]] * rows
                 else:
-                    column += source.partner.texts_at(partners, source.index)
+                    column += source.partner.texts_at(partners[source.place], source.index)
             elif source.partner is None:
-                column.repeat(values[source.index], len(partners))
+                column.repeat(values[source.index], rows)
             else:
-                column.extend(source.partner.fixed[source.index], partners)
+                column.extend(source.partner.fixed[source.index], partners[source.place])
         # No call comes between these, nor between these and what the caller does next.
         self.count += rows
         self.ragged = False

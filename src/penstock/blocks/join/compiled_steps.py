@@ -11,7 +11,7 @@ not support, having changed nothing, and it goes through a run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,11 +30,13 @@ from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.addresses import address_of
 from penstock.kernels.expressions.vector import physical_dtype, vector_of
 from penstock.kernels.merging import in_order
+from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import KeyOperand, Predicate
 from penstock.kernels.predicate.scalar_source import Unsupported, is_whole
 from penstock.kernels.probe.buckets import Segment
 from penstock.kernels.probe.chains import Chains
+from penstock.kernels.probe.entry_index import EntryIndex
 from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_push import (
     BatchColumn,
@@ -88,6 +90,195 @@ class JoinBuffers(Protocol):
     changes: int
 
 
+class SearchedIndex:
+    """The index of a window as compiled steps search it, described by addresses in their state.
+
+    ``segments`` is the description of its segments.
+    """
+
+    segments: npt.NDArray[np.int64]
+
+    def __init__(self) -> None:
+        # Described by their addresses, so kept alive.
+        self._held: tuple[Segment, ...] = ()
+        self._chains: Chains | None = None
+        self._contented = 0
+
+    def is_described(self, index: EntryIndex | None) -> bool:
+        """Whether the index has no other segments than were described."""
+        return index is None or index.segments is self._held
+
+    def describe(self, index: EntryIndex | None, columns: int, first: int, state: Indices) -> None:
+        """Describe the segments, and where the tail begins.
+
+        The window stores ``columns`` columns of keys; ``first`` is its oldest entry.
+        """
+        self._held = segments_of(index, columns)
+        self.segments = describe_segments(self._held)
+        indexed = max(indexed_up_to(self._held), first)
+        state[INDEXED] = indexed
+        state[LONGEST_TAIL] = np.iinfo(np.int64).max
+        if index is not None:
+            state[LONGEST_TAIL] = max(TUNING.longest_tail, self._contented - indexed)
+        self._chains = None if index is None else index.chains()
+        state[CHAINS] = describe_chains(self._chains)
+
+    def update(
+        self, index: EntryIndex, first: int, stored: Columns, newest: list[npt.NDArray[Any]]
+    ) -> None:
+        """Bring the index up to date; ``newest`` are keys of probes. It must be described again."""
+        index.update(first, stored, Columns(newest, [None] * len(newest)))
+        # An index that did not build segments now may after some more tuples.
+        self._contented = first + len(stored.keys[0]) + TUNING.longest_tail
+
+
+def set_constants(state: Indices, first: int, constants: Sequence[int | float]) -> None:
+    """Write the constants of a kernel into its state."""
+    reals = state.view(np.float64)
+    for slot, value in enumerate(constants, first):
+        if isinstance(value, float):
+            reals[slot] = value
+        else:
+            state[slot] = value
+
+
+class SingleStep(ABC):
+    """What the compiled steps for single tuples have in common, whatever the join.
+
+    Of a tuple, the kernel takes the physical values. What it cannot store, texts, is stored here.
+    """
+
+    def __init__(self, own: JoinSide, sides: Sequence[JoinSide]) -> None:
+        self._own = own
+        self._sides = sides
+        self._asking: Indices = np.zeros(1, np.int64)
+        self._mending = False
+        self._counted = True
+        self._coded: set[int] = set()
+        self._plain = True
+
+    @abstractmethod
+    def _is_current(self) -> bool:
+        """Look up what has changed; False if tuples cannot be taken this way."""
+
+    @abstractmethod
+    def _run(self, position: int, given: Sequence[Any]) -> tuple[int, int]:
+        """Call the kernel."""
+
+    @abstractmethod
+    def _mend(self, why: int, count: int) -> bool:
+        """Make room or update an index; False if only a run can."""
+
+    @abstractmethod
+    def _note(self, found: int, compared: int) -> None:
+        """Add a tuple to the counts; no call comes in between, so a signal does not either."""
+
+    @abstractmethod
+    def _rebuild(self) -> None:
+        """Compute all keys again, since an update of an index was interrupted."""
+
+    @property
+    @abstractmethod
+    def _dictionary(self) -> Dictionary:
+        """What encodes texts."""
+
+    def _look_at_columns(self) -> None:
+        """Find the columns that the kernel takes in another form than a number."""
+        schema = self._own.rows.schema
+        self._decimals = {i for i, f in enumerate(schema) if pa.types.is_decimal(f.type)}
+        self._plain = not self._decimals and not self._own.rows.texts
+        stored = sum(len(side.rows) for side in self._sides)
+        self._most_words = max(TUNING.smallest_dictionary, 4 * stored)
+        stored_bytes = sum(side.rows.nbytes for side in self._sides)
+        self._longest_words = max(LONGEST_WORDS, 4 * stored_bytes)
+
+    def take(self, position: int, values: tuple[Any, ...]) -> int:
+        """Take a tuple of physical values and return how many rows it makes, or REFUSED."""
+        self._counted = False
+        found, compared = self._call(position, values)
+        if found >= 0:
+            self._store_rest(values, found, compared)
+        return found
+
+    def _store_rest(self, values: tuple[Any, ...], found: int, compared: int) -> None:
+        """Add the counts, and store what the kernel cannot; calling it again changes nothing."""
+        if not self._counted:
+            self._note(found, compared)
+            self._counted = True
+        if self._own.rows.texts:
+            self._own.rows.append_texts(values)
+
+    def resume(self, position: int, values: tuple[Any, ...], is_stored: bool) -> int:
+        """Take a tuple, or the rest of it, after an interruption."""
+        if self._mending:
+            self._rebuild()
+            self._mending = False
+        if not is_stored:
+            return self.take(position, values)
+        self._asking[0] = 1
+        try:
+            found, compared = self._call(position, values)
+        finally:
+            self._asking[0] = 0
+        if found >= 0:
+            self._store_rest(values, found, compared)
+        return found
+
+    @property
+    def stored(self) -> int:
+        """How many tuples have ever been stored by this input."""
+        return self._own.rows.next
+
+    def accepts(self, values: tuple[Any, ...]) -> bool:
+        """Whether the tuple would be taken; nothing is changed."""
+        self._asking[0] = 1
+        try:
+            return self._call(0, values)[0] >= 0
+        finally:
+            self._asking[0] = 0
+
+    def _call(self, position: int, values: tuple[Any, ...]) -> tuple[int, int]:
+        try:
+            while True:
+                if not self._is_current():
+                    return REFUSED, 0
+                given = values if self._plain else self._arguments(values)
+                found, compared = self._run(position, given)
+                if found >= 0 or found == REFUSED or not self._mend(found, compared):
+                    return max(int(found), REFUSED), int(compared)
+        except OverflowError:  # an integer that no column can hold, or a dictionary too large
+            return REFUSED, 0
+
+    def _arguments(self, values: tuple[Any, ...]) -> list[Any]:
+        """The arguments of the kernel; see :func:`scalar_source.parameters`."""
+        given: list[Any] = []
+        dictionary = self._dictionary
+        for index, value in enumerate(values):
+            if index in self._coded:
+                given.append(dictionary.code(value))
+            elif isinstance(value, str | bytes):
+                given.append(0)
+            elif index in self._decimals:
+                low = value & WORD
+                given += (low - (1 << 64) if low >> 63 else low, value >> 64)
+            else:
+                given.append(value)
+        if len(dictionary) > self._most_words or dictionary.nbytes > self._longest_words:
+            raise OverflowError  # a run starts a new one
+        return given
+
+    def _copies(
+        self, position: int, values: tuple[Any, ...], columns: Sequence[int], count: int
+    ) -> pa.RecordBatch:
+        """The arriving tuple's own columns, for ``count`` rows."""
+        if not columns:
+            return without_columns(count)
+        schema = self._own.rows.schema
+        copies = LooseRows(pa.schema([schema.field(c) for c in columns]))
+        copies.add(position, count, values, (), [ColumnSource(None, c) for c in columns])
+        return copies.batch()[0]
+
+
 class CompiledJoin(ABC):
     """What the compiled steps of one side of a join have in common: the kernel and its state.
 
@@ -96,7 +287,6 @@ class CompiledJoin(ABC):
     """
 
     _kernel: Callable[..., Any]
-    _segments: npt.NDArray[np.int64]
     _state: npt.NDArray[np.int64]
 
     def __init__(self, block: JoinBuffers, side: int) -> None:
@@ -105,12 +295,9 @@ class CompiledJoin(ABC):
         self._own, self._other = block.sides[side], block.sides[1 - side]
         self._sources: dict[tuple[Nulls, Nulls, Nulls], SingleSource | None] = {}
         self._out: Indices = np.empty(SAMPLE, np.int64)
-        self._contented = 0
         self._asking: Indices = np.zeros(1, np.int64)
         self._mending = False
-        # Described by their addresses, so kept alive.
-        self._held: tuple[Segment, ...] = ()
-        self._chains: Chains | None = None
+        self._index = SearchedIndex()
         self._coded = _coded(self._own)
         self._looked_up_at = -1
         self.mended = 0
@@ -148,10 +335,7 @@ class CompiledJoin(ABC):
         if index is None or not len(newest[0]):
             return False  # the index adapts to probes, and a run has some
         stored = self._other.stored_columns(False, False)
-        first = self._other.first_entry
-        index.update(first, stored, Columns(newest, [None] * len(newest)))
-        # An index that did not build segments now may after some more tuples.
-        self._contented = first + len(stored.keys[0]) + TUNING.longest_tail
+        self._index.update(index, self._other.first_entry, stored, newest)
         self._look_at_index()
         return True
 
@@ -164,21 +348,15 @@ class CompiledJoin(ABC):
         """Look up what has changed; False if tuples cannot be taken this way."""
         if self._looked_up_at != self._block.changes:
             return self._refresh()
-        index = self._other.entry_index
-        if index is not None and index.segments is not self._held:
+        if not self._index.is_described(self._other.entry_index):
             self._look_at_index()
         return True
 
     def _look_at_index(self) -> None:
-        """Describe the segments of the other side's index, and where its tail begins."""
-        self._held = segments_of(self._other.entry_index, len(_key_buffers(self._other)))
-        self._segments = describe_segments(self._held)
-        indexed = max(indexed_up_to(self._held), self._other.first_entry)
-        self._state[INDEXED] = indexed
-        self._state[LONGEST_TAIL] = self._longest_tail(indexed)
-        index = self._other.entry_index
-        self._chains = None if index is None else index.chains()
-        self._state[CHAINS] = describe_chains(self._chains)
+        """Describe the other side's index."""
+        other = self._other
+        columns = len(_key_buffers(other))
+        self._index.describe(other.entry_index, columns, other.first_entry, self._state)
 
     def _refresh(self) -> bool:
         """Look up all addresses; False if tuples cannot be taken this way."""
@@ -217,12 +395,6 @@ class CompiledJoin(ABC):
         self._looked_up_at = self._block.changes
         return True
 
-    def _longest_tail(self, indexed: int) -> int:
-        """How many entries may follow the last segment until the index is updated."""
-        if self._other.entry_index is None:
-            return int(np.iinfo(np.int64).max)
-        return max(TUNING.longest_tail, self._contented - indexed)
-
     def _possible(self) -> bool:
         ended = any(side.ended for side in self._block.sides)
         return not ended and self._block.matcher.in_range()
@@ -254,12 +426,7 @@ class CompiledJoin(ABC):
     def _set_constants(self, source: SingleSource) -> None:
         """Fill in the constants, which follow the addresses."""
         size: int | None = None
-        reals = self._state.view(np.float64)
-        for slot, value in enumerate(source.constants, source.first_constant):
-            if isinstance(value, float):
-                reals[slot] = value
-            else:
-                self._state[slot] = value
+        set_constants(self._state, source.first_constant, source.constants)
         if source.bounds:
             size = self._harmless()
         for number, slot in source.bounds:
@@ -299,12 +466,12 @@ class CompiledJoin(ABC):
         return buffers if side.seqs is None else [*buffers, side.seqs]
 
 
-class SingleJoin(CompiledJoin):
+class SingleJoin(SingleStep, CompiledJoin):
     """The compiled step for single tuples of one side of a join with count windows."""
 
     def __init__(self, block: JoinBuffers, side: int) -> None:
-        super().__init__(block, side)
-        self._counted = True
+        SingleStep.__init__(self, block.sides[side], block.sides)
+        CompiledJoin.__init__(self, block, side)
 
     def _generate(self, predicate: Predicate, shape: SingleShape) -> SingleSource:
         return generate_single(predicate, shape)
@@ -312,16 +479,6 @@ class SingleJoin(CompiledJoin):
     def _refresh(self) -> bool:
         self._look_at_columns()
         return super()._refresh()
-
-    def _look_at_columns(self) -> None:
-        """Find the columns that the kernel takes in another form than a number."""
-        schema = self._own.rows.schema
-        self._decimals = {i for i, f in enumerate(schema) if pa.types.is_decimal(f.type)}
-        self._plain = not self._decimals and not self._own.rows.texts
-        stored = sum(len(side.rows) for side in self._block.sides)
-        self._most_words = max(TUNING.smallest_dictionary, 4 * stored)
-        stored_bytes = sum(side.rows.nbytes for side in self._block.sides)
-        self._longest_words = max(LONGEST_WORDS, 4 * stored_bytes)
 
     @property
     def serves(self) -> bool:
@@ -336,93 +493,37 @@ class SingleJoin(CompiledJoin):
 
     # -- taking -----------------------------------------------------------------------------
 
-    def take(self, values: tuple[Any, ...]) -> int:
-        """Take a tuple of physical values and return how many partners it has, or REFUSED."""
-        self._counted = False
-        found, compared = self._call(values)
-        if found >= 0:
-            self._store_rest(values, found, compared)
-        return found
+    def _is_current(self) -> bool:
+        return CompiledJoin._is_current(self)
 
-    def _store_rest(self, values: tuple[Any, ...], found: int, compared: int) -> None:
-        """Add the counts, and store what the kernel cannot; calling it again changes nothing."""
-        if not self._counted:
-            # No call comes between these, so a signal does not either.
-            self._block.matcher.comparisons += compared
-            self._block.matches += found
-            self._counted = True
-        if self._own.rows.texts:
-            self._own.rows.append_texts(values)
+    def _mend(self, why: int, count: int, tuples: int = 1) -> bool:
+        return CompiledJoin._mend(self, why, count, tuples)
 
-    def resume(self, values: tuple[Any, ...], is_stored: bool) -> int:
-        """Take a tuple, or the rest of it, after an interruption."""
-        if self._mending:
-            self._block.matcher.rebuild()
-            self._mending = False
-            self._block.changes += 1
-        if not is_stored:
-            return self.take(values)
-        self._asking[0] = 1
-        try:
-            found, compared = self._call(values)
-        finally:
-            self._asking[0] = 0
-        if found >= 0:
-            self._store_rest(values, found, compared)
-        return found
+    def _run(self, position: int, given: Sequence[Any]) -> tuple[int, int]:
+        found, compared = self._kernel(self._state, self._index.segments, self._out, *given)
+        return found, compared
+
+    def _note(self, found: int, compared: int) -> None:
+        self._block.matcher.comparisons += compared
+        self._block.matches += found
+
+    def _rebuild(self) -> None:
+        self._block.matcher.rebuild()
+        self._block.changes += 1
 
     @property
-    def stored(self) -> int:
-        """How many tuples have ever been stored on this side."""
-        return self._own.rows.next
+    def _dictionary(self) -> Dictionary:
+        return self._block.matcher.dictionary
 
-    def accepts(self, values: tuple[Any, ...]) -> bool:
-        """Whether the tuple would be taken; nothing is changed."""
-        self._asking[0] = 1
-        try:
-            return self._call(values)[0] >= 0
-        finally:
-            self._asking[0] = 0
-
-    def _call(self, values: tuple[Any, ...]) -> tuple[int, int]:
-        try:
-            while True:
-                if not self._is_current():
-                    return REFUSED, 0
-                given = values if self._plain else self._arguments(values)
-                found, compared = self._kernel(self._state, self._segments, self._out, *given)
-                if found >= 0 or found == REFUSED or not self._mend(found, compared):
-                    return max(int(found), REFUSED), int(compared)
-        except OverflowError:  # an integer that no column can hold, or a dictionary too large
-            return REFUSED, 0
-
-    def _arguments(self, values: tuple[Any, ...]) -> list[Any]:
-        """The arguments of the kernel; see :func:`scalar_source.parameters`."""
-        given: list[Any] = []
-        dictionary = self._block.matcher.dictionary
-        for index, value in enumerate(values):
-            if index in self._coded:
-                given.append(dictionary.code(value))
-            elif isinstance(value, str | bytes):
-                given.append(0)
-            elif index in self._decimals:
-                low = value & WORD
-                given += (low - (1 << 64) if low >> 63 else low, value >> 64)
-            else:
-                given.append(value)
-        if len(dictionary) > self._most_words or dictionary.nbytes > self._longest_words:
-            raise OverflowError  # a run starts a new one
-        return given
-
-    def partners(self, found: int) -> Indices:
+    def partners(self, found: int) -> tuple[Indices]:
         """Where the partners are among the other side's rows, oldest first."""
         entries = self._out[:found]
         if found > 1:
             entries.sort()
         indices = entries - self._other.first_entry
         if self._other.seqs is None:
-            return indices
-        return self._other.seqs.view()[indices] - self._other.rows.first
+            return (indices,)
+        return (self._other.seqs.view()[indices] - self._other.rows.first,)
 
     @property
     def sources(self) -> ColumnSources:
@@ -435,14 +536,10 @@ class SingleJoin(CompiledJoin):
 
     def rows(self, position: int, values: tuple[Any, ...], found: int) -> Run:
         """The rows of a tuple that has found partners."""
-        partners = self.partners(found)
-        own, other = self._own.rows, self._other.rows
+        [partners] = self.partners(found)
+        other = self._other.rows
         mine, theirs = (self._block.columns[side.index] for side in (self._own, self._other))
-        batch = without_columns(found)
-        if mine:
-            copies = LooseRows(pa.schema([own.schema.field(c) for c in mine]))
-            copies.add(position, values, partners, [ColumnSource(None, c) for c in mine])
-            batch, _ = copies.batch()
+        batch = self._copies(position, values, mine, found)
         pair = (batch, other.take(partners + other.first, theirs))
         pair = pair if self._own.index == 0 else pair[::-1]
         return Run(pair, np.full(found, position, np.int64))
@@ -515,7 +612,7 @@ class BatchJoin(CompiledJoin):
         done, parts, count, pairs = 0, [], batch.num_rows, 0
         while done < count and pairs < TUNING.pairs_per_step:
             done, filled, compared, why, needed = self._kernel(
-                self._state, self._segments, self._out, self._names, self._addresses, ranges,
+                self._state, self._index.segments, self._out, self._names, self._addresses, ranges,
                 done, count,
             )  # fmt: skip
             self._block.matcher.comparisons += int(compared)

@@ -43,7 +43,7 @@ class KeyColumn:
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.values = Buffer(_dtype(key))
+        self.values = Buffer(key_dtype(key))
         self.valid: Buffer | None = None
         self.bounds: Indices = np.array([1, 0], np.int64)
         """The least and the largest integer so far, swapped if there is none; compiled code moves
@@ -114,7 +114,7 @@ def key_values(
 NO_KEYS = KeyValues(None, [], [])
 
 
-def _dtype(key: Key) -> np.dtype[Any]:
+def key_dtype(key: Key) -> np.dtype[Any]:
     """The machine type of a key's column: that of the key of no value at all."""
     if key.kind == "code":
         return np.dtype(np.int32)

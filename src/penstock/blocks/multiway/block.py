@@ -35,6 +35,7 @@ from penstock.blocks.contract import (
     Account,
     Batch,
     BlockId,
+    CompiledStep,
     Instructions,
     Measures,
     Message,
@@ -45,6 +46,7 @@ from penstock.blocks.contract import (
 )
 from penstock.blocks.join.core_figures import one_core
 from penstock.blocks.join.latency import Latency
+from penstock.blocks.join.matcher import LONGEST_WORDS
 from penstock.blocks.join.output import NEVER, OutputPunctuations, cut_off, standing
 from penstock.blocks.join.side import NO_KEYS, JoinSide
 from penstock.blocks.lateness import Admitted, admit
@@ -72,11 +74,12 @@ from penstock.blocks.multiway.combination_search import (
     WindowView,
     known,
 )
+from penstock.blocks.multiway.compiled_step import SingleMultiway
 from penstock.blocks.multiway.design_revision import DesignRevision
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.ranks import Ranks
 from penstock.blocks.multiway.stage import Entries, Ranges, Reading, Stage, window_ranges
-from penstock.blocks.multiway.stretch_search import StretchSearch
+from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.punctuator import Clock, Ticks
@@ -154,6 +157,8 @@ class MultiwayBlock:
         self.latency = Latency()
         self._compared = 0
         self.matches = 0
+        self.changes = 0
+        self._singles: dict[int, SingleMultiway] = {}
         self.sides: list[JoinSide] = []
 
     def step(self, port: Port, message: Message) -> Iterator[Sent]:
@@ -199,7 +204,7 @@ class MultiwayBlock:
         )
         self._joins = [
             CombinationJoin(
-                number, range(number), step.kind, self.sides, self.clock, self._entries_of,
+                number, range(number), step.kind, self.sides, self.clock, self.entries_of,
                 self.failures, self._note,
             )
             for number, step in enumerate(instruction.steps, start=self._core)
@@ -222,7 +227,8 @@ class MultiwayBlock:
         """Take another predicate, output columns or window sizes; the windows stay."""
         assert self._site is not None
         self._instruction = instruction
-        self._load = loader(self._site.compiles)
+        self.load = loader(self._site.compiles)
+        self._singles.clear()
         self.columns = self._output_punctuations.columns = instruction.columns
         nothing = np.empty(0, np.int64)
         self._nothing = self._rows([nothing] * len(self.sides), nothing)
@@ -245,15 +251,16 @@ class MultiwayBlock:
             plan = step_stage(instruction, join.input)
             join.program(self._stage(plan, join.input > self._core), self._kernel)
         self._set_lags()
-        self._rebuild()
+        self.rebuild()
 
-    def _rebuild(self) -> None:
+    def rebuild(self) -> None:
         """Forget all keys; those of stored tuples are computed again when a stage needs them."""
+        self.changes += 1
         self._compared += self._own_comparisons
         self.dictionary = Dictionary()
         self._entries: dict[tuple[Any, ...], Entries] = {}
         self._own_search = StretchSearch(
-            self._search_program(), self._paths.of, self._entries_of, self.dictionary, self.failures
+            self._search_program(), self._paths.of, self.entries_of, self.dictionary, self.failures
         )
         self._paths.searched_anew()
         self._search_is_stale = True
@@ -297,18 +304,21 @@ class MultiwayBlock:
             any(isinstance(self.sides[i].window, Range) for i in inputs)
             for inputs in ((plan.input,), plan.bound)
         )
-        return Stage(plan, self._load, is_timed, padded)
+        return Stage(plan, self.load, is_timed, padded)
 
-    def _entries_of(self, stage: Stage) -> Entries:
+    def entries_of(self, stage: Stage) -> Entries:
+        """The keys that a stage searches."""
         found = self._entries.get(stage.identity)
         if found is None:
             side = self.sides[stage.input]
             found = Entries(stage.predicate, self._kernel, side, self.dictionary)
             self._entries[stage.identity] = found
+            self.changes += 1
         return found
 
     def _settle(self, position: int) -> Iterator[Run]:
         """Cut the windows to their new sizes; what that makes expire comes out at ``position``."""
+        self.changes += 1
         if self._joins:
             yield from self._cut_off(position)
         self._forget()
@@ -336,9 +346,9 @@ class MultiwayBlock:
     def _take(self, message: Batch) -> Iterator[Sent]:
         """Give the rows of a batch in order, in steps of a bounded size."""
         began = time.monotonic_ns()
+        self.changes += 1
         before = [(side.ended, side.punctuator.punctuation) for side in self.sides]
-        if len(self.dictionary) > TUNING.smallest_dictionary:
-            self._tidy_dictionary()
+        self._tidy_dictionary()
         if self._design is not None:
             self._turn_to(self._design.design)
         self._program_search()
@@ -451,24 +461,31 @@ class MultiwayBlock:
         side.newest = 0
         if admitted.batch.num_rows:
             side.append(admitted.batch, admitted.times, admitted.keys, NO_KEYS)
-            for entries in self._entries_over(side.index):
+            for entries in self.entries_over(side.index):
                 entries.append(admitted.batch, self.failures)
         return admitted
 
-    def _entries_over(self, input: int) -> list[Entries]:
+    def entries_over(self, input: int) -> list[Entries]:
+        """All keys of an input's tuples."""
         return [entries for key, entries in self._entries.items() if key[0] == input]
 
     def _tidy_dictionary(self) -> None:
         """Start a new dictionary once most of its values are of expired tuples."""
-        if len(self.dictionary) > 4 * sum(len(side.rows) for side in self.sides):
-            self._rebuild()
+        words = self.dictionary
+        if len(words) <= TUNING.smallest_dictionary and words.nbytes <= LONGEST_WORDS:
+            return
+        stored = sum(len(side.rows) for side in self.sides)
+        stored_bytes = sum(side.rows.nbytes for side in self.sides)
+        many = len(words) > max(TUNING.smallest_dictionary, 4 * stored)
+        if many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes):
+            self.rebuild()
 
     def _forget(self) -> None:
         """Drop expired tuples."""
         for side in self.sides:
             others = [s for s in self.sides if s is not side or side.lag is not None]
             side.forget(*others)
-            for entries in self._entries_over(side.index):
+            for entries in self.entries_over(side.index):
                 entries.drop_before(side.rows.first)
             if side.is_mostly_expired():
                 first, numbers = side.rows.first, side.pack()
@@ -722,7 +739,7 @@ class MultiwayBlock:
         if self._search is not None:
             cores = self._search.measures()["cores"]
             return tuple(kernel for core in cores for kernel in core["kernels"])
-        found = [[e.kernel for e in self._entries_over(side.index)] for side in self.sides]
+        found = [[e.kernel for e in self.entries_over(side.index)] for side in self.sides]
         return tuple(names[0] if names else "nested-loop" for names in found)
 
     def measures(self) -> Measures:
@@ -769,8 +786,31 @@ class MultiwayBlock:
         return self.failures.count + elsewhere
 
     def traits(self) -> Traits:
-        """It holds tuples."""
-        return Traits("tuples", self._account)
+        """It holds tuples, and may take them one by one."""
+        return Traits("tuples", self._account, compiled_step=self._compiled_step)
+
+    def _compiled_step(self, slot: int) -> CompiledStep | None:
+        if self._search is not None or self._joins:
+            return None
+        step = self._singles.get(slot)
+        if step is None:
+            step = self._singles[slot] = SingleMultiway(self, slot)
+        return step if step.serves else None
+
+    def path(self, origin: int) -> Path:
+        """The probe order of an input, and its stages."""
+        return self._paths.of(origin)
+
+    def note_single(self, origin: int, found: int, incomplete: int, compared: int) -> None:
+        """Count a single tuple and what it has become."""
+        search = self._own_search
+        assert search is not None
+        # No call comes between these, so a signal does not either.
+        search.comparisons += compared
+        search.probed[origin] += 1
+        search.made[origin] += 1 + incomplete + found
+        search.intermediate[origin] += incomplete
+        self.matches += found
 
     def _account(self, slot: int) -> Account:
         first, after = self.sides[slot].rows.span.tolist()
@@ -802,7 +842,7 @@ class MultiwayBlock:
             side.load(state)
         for join in self._joins:
             join.load(state)
-        self._rebuild()
+        self.rebuild()
         values: dict[str, Any] = state.values
         self._output_punctuations.in_force = list(values["output_punctuations"])
         self.failures.count = values["failures"]

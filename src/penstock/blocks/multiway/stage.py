@@ -93,15 +93,15 @@ class Reading:
 class KeyStore:
     """The keys of one side of a predicate, in their order, and an index of them.
 
-    Keys are dropped at the front; ``dropped`` counts those. Several threads may search at the same
-    time, while none stores or drops.
+    Keys are dropped at the front; ``dropped_count`` has the number of those, which compiled code
+    moves too. Several threads may search at the same time, while none stores or drops.
     """
 
     def __init__(self, predicate: Predicate, stored_side: int, kernel: str) -> None:
         self.predicate = predicate
         self.stored_side = stored_side
         self.columns = [KeyColumn(key) for key in predicate.keys[stored_side]]
-        self.dropped = 0
+        self.dropped_count: Indices = np.zeros(1, np.int64)
         self._changing = threading.Lock()
         self.index: EntryIndex | None = None
         if kernel != "nested-loop" and self.columns and predicate.keys[1 - stored_side]:
@@ -116,6 +116,17 @@ class KeyStore:
         vars(self).update(state)
         self._changing = threading.Lock()
 
+    @property
+    def dropped(self) -> int:
+        """How many keys have been dropped."""
+        return int(self.dropped_count[0])
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """The buffers of the keys: first those of values, then those of validities."""
+        valid = [column.valid for column in self.columns if column.valid is not None]
+        return [*(column.values for column in self.columns), *valid]
+
     def append(self, values: Sequence[npt.NDArray[Any]], valid: Sequence[Mask | None]) -> None:
         """Store keys at the end."""
         for column, some, known in zip(self.columns, values, valid, strict=True):
@@ -126,7 +137,7 @@ class KeyStore:
 
     def drop(self, count: int) -> None:
         """Drop the oldest keys."""
-        self.dropped += count
+        self.dropped_count += count
         for column in self.columns:
             column.values.drop(count)
             if column.valid is not None:
@@ -164,9 +175,8 @@ class KeyStore:
 
     @property
     def nbytes(self) -> int:
-        buffers = [b for c in self.columns for b in (c.values, c.valid) if b is not None]
         index = 0 if self.index is None else self.index.nbytes
-        return index + sum(buffer.nbytes for buffer in buffers)
+        return index + sum(buffer.nbytes for buffer in self.buffers)
 
     @property
     def kernel(self) -> str:
@@ -180,6 +190,8 @@ class Entries:
     They begin with the tuples that the window has, or with ``tuples``: a number, and the tuples
     from that number on. With a ``share``, they are those of the tuples that it owns, by the numbers
     that they arrived with: where the window's tuples have been packed, their own are others.
+    ``span`` has the number of the first tuple and of the one after the last; compiled code moves
+    these too.
 
     Several threads may search at the same time, while none stores or drops.
     """
@@ -194,8 +206,8 @@ class Entries:
         share: Share | None = None,
     ) -> None:
         self._side = side
-        self._first, batches = tuples or (side.rows.first, side.rows.batches())
-        self._next = self._first
+        first, batches = tuples or (side.rows.first, side.rows.batches())
+        self.span: Indices = np.array([first, first], np.int64)
         self._share = share
         packed = share is not None and side.origin is not None
         self._numbers = Buffer(np.dtype(np.int64)) if packed else None
@@ -207,9 +219,10 @@ class Entries:
 
     def append(self, batch: pa.RecordBatch, failures: Failures) -> None:
         """Store the keys of arriving tuples."""
-        start, self._next = self._next, self._next + batch.num_rows
+        start, after = self.span.item(1), self.span.item(1) + batch.num_rows
+        self.span[1] = after
         if self._share is not None:
-            numbers = np.arange(start, self._next)
+            numbers = np.arange(start, after)
             mine = np.flatnonzero(self._share.owns(self._side.arrival_numbers(numbers)))
             batch = opened(take(batch, mine))
             if self._numbers is not None:
@@ -226,8 +239,12 @@ class Entries:
         elif self._share is not None:
             before, after = self._share.before(np.array([self._first, first])).tolist()
             count = after - before
-        self._first = first
+        self.span[0] = first
         self.keys.drop(count)
+
+    @property
+    def _first(self) -> int:
+        return self.span.item(0)
 
     def candidates(self, ranges: Ranges, first: int, after: int | None) -> Ranges:
         """Ranges of the window's tuples, as ranges of entries; only ``first .. after - 1`` count.
@@ -330,7 +347,11 @@ class Stage:
             replace(key, expression=expression)
             for key, expression in zip(own, self._entering.expressions, strict=True)
         ]
-        self._probing = Reading.of(self._over_inputs(key.expression) for key in keys)
+        self.combination_keys = [
+            replace(key, expression=self._over_inputs(key.expression)) for key in keys
+        ]
+        """The keys of combinations; the side of a column is its input."""
+        self._probing = Reading.of(key.expression for key in self.combination_keys)
         self.probe_keys = [
             replace(key, expression=expression)
             for key, expression in zip(keys, self._probing.expressions, strict=True)
@@ -370,6 +391,11 @@ class Stage:
             side, column = divmod(expression.index, 1 << COLUMN_BITS)
             return replace(expression, side=side, index=column)
         return rebuild(expression, self._over_inputs)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the kernel evaluates all terms."""
+        return self._residual.expressions == (TRUE,)
 
     def _identity(self) -> tuple[Any, ...]:
         kinds = tuple((key.kind, str(key.expression.type)) for key in self.predicate.keys[0])

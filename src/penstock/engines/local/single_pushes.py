@@ -154,7 +154,7 @@ class SinglePushes:
             failed = False
             began = time.monotonic_ns()
             for reader in readers:
-                found = reader.step.take(values)
+                found = reader.step.take(position, values)
                 if found < 0:
                     assert reader is readers[0], "a join has refused what it had accepted"
                     self._sending = None
@@ -347,7 +347,7 @@ class _Reader:
         query = self.query
         if self.done == position or query.failure is not None:
             return
-        found = self.step.resume(values, self._is_stored)
+        found = self.step.resume(position, values, self._is_stored)
         assert found >= 0, "a join has refused what it had accepted"
         if found and query._last_position != position:
             try:
@@ -368,7 +368,7 @@ class _Reader:
         """Give the query the rows of a tuple that has found partners."""
         if self._sources is not None:
             partners = self.step.partners(found)
-            self.query._take_pairs(position, values, partners, self._sources)
+            self.query._take_pairs(position, found, values, partners, self._sources)
             return
         rows = self.step.rows(position, values, found)
         made = [Batch(position, position + 1, (rows,))]

@@ -392,17 +392,17 @@ class Query(Generic[H]):
     def _take_pairs(
         self,
         position: int,
+        rows: int,
         values: Sequence[object],
-        partners: npt.NDArray[np.int64],
+        partners: Sequence[npt.NDArray[np.int64]],
         sources: Sequence[ColumnSource],
     ) -> None:
         """Take the rows of a single-tuple push; see :class:`LooseRows`."""
-        rows = len(partners)
         with self._room:
             if self._loose is None or self._loose.schema is not self.schema:
                 self._gather_loose()
                 self._loose = LooseRows(self.schema)
-            self._loose.add(position, values, partners, sources)
+            self._loose.add(position, rows, values, partners, sources)
             # No call comes between the last step of that and these.
             self._rows_out += rows
             self._waiting_rows += rows

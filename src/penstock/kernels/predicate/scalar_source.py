@@ -7,6 +7,7 @@ been changed, and the caller evaluates the tuple as a batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,11 +61,21 @@ class ScalarSource:
         The statement that leaves the function.
     offset
         Where in ``state`` the constants begin; ``real`` is the same array read as floats.
+    elsewhere
+        Gives the name of a column that is not the tuple's; None if it is.
     """
 
-    def __init__(self, schema: pa.Schema, refuse: str, offset: int) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        refuse: str,
+        offset: int,
+        elsewhere: Callable[[Column], str | None] = lambda column: None,
+    ) -> None:
         self._refuse = refuse
         self._offset = offset
+        self._elsewhere = elsewhere
+        self._bits = 0
         self._names: dict[Expression, str] = {}
         self._unreadable: set[int] = set()
         self.lines: list[str] = []
@@ -104,6 +115,9 @@ class ScalarSource:
     def value(self, expression: Expression) -> str:
         """The name of the expression's value: np.int64 for integers, a float, or a bool."""
         if isinstance(expression, Column):
+            elsewhere = self._elsewhere(expression)
+            if elsewhere is not None:
+                return elsewhere
             if expression.index in self._unreadable:
                 raise Unsupported(expression)
             return f"value{expression.index}"
@@ -221,7 +235,7 @@ class ScalarSource:
         if key.kind != "compare" or not pa.types.is_floating(kind):
             raise Unsupported(key.expression)
         floating, top = f"np.float{8 * dtype.itemsize}", f"np.{dtype.name}({np.iinfo(dtype).max})"
-        bits = f"b{len(self.lines)}"
+        bits, self._bits = f"b{self._bits}", self._bits + 1
         self.lines += [
             f"{bits} = {floating}({value} + {floating}(0.0)).view(np.{dtype.name})",
             f"{bits} = np.{dtype.name}({bits} ^ {top}) if {bits} < 0 else {bits}",

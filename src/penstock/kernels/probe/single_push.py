@@ -79,8 +79,6 @@ class SingleSource:
     """
 
     text: str
-    own: int
-    other: int
     first_constant: int
     constants: list[int | float]
     bounds: list[tuple[int, int]]
@@ -130,9 +128,8 @@ def _generate(
     own_buffers = [*shape.rows.buffers, *shape.keys.buffers]
     if shape.condition != TRUE:
         own_buffers.append(np.dtype(np.int64))
-    own = len(HEADER)
-    other = own + 3 * len(own_buffers)
-    offset = other + 2 * len(shape.other.buffers)
+    own = OwnBuffers(own_buffers, shape.columns, len(HEADER))
+    offset = own.end + 2 * len(shape.other.buffers)
     scalars = ScalarSource(shape.schema, f"return {REFUSED}, 0", offset)
     passed = "True" if shape.condition == TRUE else scalars.value(shape.condition)
     ours = predicate.keys[shape.side]
@@ -148,10 +145,149 @@ def _generate(
             scalars.lines.append(f"if a{number} < {low} or a{number} > {high}:")
             scalars.lines.append(f"    return {REFUSED}, 0")
     numbers = [scalars.number(key) for key in ours]
-    writer = _Writer(predicate, shape, own, other, own_buffers, bounds)
-    return SingleSource(
-        text_of(writer, scalars, passed, numbers), own, other, offset, scalars.constants, bounds
-    )
+    writer = _Writer(predicate, shape, own, bounds)
+    text = text_of(writer, scalars, passed, numbers)
+    return SingleSource(text, offset, scalars.constants, bounds)
+
+
+@dataclass(frozen=True)
+class OwnBuffers:
+    """The buffers that a tuple is appended to: in ``state``, data, span and capacity of each.
+
+    They begin at ``offset``. The first ones are those of the tuple's ``columns``.
+    """
+
+    dtypes: Sequence[np.dtype[Any]]
+    columns: tuple[int, ...]
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """The first number in ``state`` behind them."""
+        return self.offset + 3 * len(self.dtypes)
+
+    def slot(self, number: int) -> int:
+        """Where a buffer is in ``state``."""
+        return self.offset + 3 * number
+
+    def span(self, number: int) -> str:
+        """The source of a buffer's span."""
+        return f"at(state[{self.slot(number) + 1}], 2, np.int64)"
+
+    def room(self) -> list[str]:
+        """The lines that name the spans, and return if there is no room for a tuple."""
+        lines = []
+        for i in range(len(self.dtypes)):
+            lines.append(f"span{i} = {self.span(i)}")
+            lines.append(f"if span{i}[1] >= state[{self.slot(i) + 2}]:")
+            lines.append(f"    return {NO_ROOM}, 0")
+        return lines
+
+    def append(self, number: int, value: str) -> list[str]:
+        """The lines that append a value to a buffer."""
+        dtype, slot = self.dtypes[number], self.slot(number)
+        if dtype.itemsize == 16:
+            column = self.columns[number]
+            return [
+                f"words = at(state[{slot}], 2 * state[{slot + 2}], np.int64)",
+                f"words[2 * span{number}[1]] = v{column}",
+                f"words[2 * span{number}[1] + 1] = w{column}",
+                f"span{number}[1] += 1",
+            ]
+        return [
+            f"at(state[{slot}], state[{slot + 2}], {name_of(dtype)})[span{number}[1]] = {value}",
+            f"span{number}[1] += 1",
+        ]
+
+
+class ProbedWindow:
+    """Writes the search of a window: in ``state``, data and span of each of its key buffers.
+
+    They begin at ``offset``; the header says the rest. The lines read ``lo`` and ``hi``, between
+    which an entry is live.
+    """
+
+    def __init__(
+        self,
+        predicate: Predicate,
+        side: int,
+        keys: tuple[np.dtype[Any], ...],
+        stored: Stored,
+        offset: int,
+    ) -> None:
+        """For probes of ``side``, whose keys have these types."""
+        self._stored_keys = predicate.keys[1 - side]
+        self._stored = stored
+        self._offset = offset
+        self._search = Search.of(predicate, side, keys, stored, has_chains=True)
+
+    def search(self, numbers: Sequence[str]) -> list[str]:
+        """The lines that find the partners; ``numbers`` are the probe's keys as floats."""
+        return [
+            "stored = at(state[OTHER_DROPPED], 1, np.int64)[0]",
+            "indexed = max(state[INDEXED], lo)",
+            "progress = at(state[PROGRESS], 3, np.int64)",
+            "more_slack = at(state[MORE_SLACK], 2, np.float64)",
+            "if hi - max(indexed, progress[0] if progress[2] == 0 else 0) > state[LONGEST_TAIL]:",
+            f"    return {LONG_TAIL}, 0",
+            *self._segments(numbers),
+            *self._chains(),
+            *self._tail(),
+        ]
+
+    def _from(self, entry: str, count: str) -> list[str]:
+        """The columns from an entry on; ``stored`` is the first that is stored."""
+        lines = []
+        stored = zip(self._search.arrays, self._stored.buffers, strict=True)
+        for number, (array, dtype) in enumerate(stored):
+            slot = self._offset + 2 * number
+            start = f"(at(state[{slot + 1}], 2, np.int64)[0] + {entry} - stored)"
+            address = f"state[{slot}] + {dtype.itemsize} * {start}"
+            lines.append(f"{array} = at({address}, {count}, {name_of(dtype)})")
+        return lines
+
+    def _chains(self) -> list[str]:
+        """The entries behind the last segment that are in chains."""
+        return [*self._from("stored", "max(hi - stored, 0)"), *self._search.chains()]
+
+    def _tail(self) -> list[str]:
+        """The entries behind those."""
+        lines = ["tail = max(hi - indexed, 0)", *self._from("indexed", "tail")]
+        return [*lines, *self._search.tail()]
+
+    def link(self, name: str = "link") -> str:
+        """A function that links all entries that are in no chain yet, unless they are few."""
+        numbers = [
+            numbers_of(key, array, dtype)
+            for key, array, dtype in zip(
+                self._stored_keys, self._search.arrays, self._stored.dtypes, strict=False
+            )
+        ]
+        return f"""
+@register_jitable
+def {name}(state, segments):
+    progress = at(state[PROGRESS], 3, np.int64)
+    more_slack = at(state[MORE_SLACK], 2, np.float64)
+    stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
+    entries = at(state[OTHER_ENTRIES], 2, np.int64)
+    stop = min(stored + entries[1] - entries[0], state[CHAINED] + state[LINK_COUNT])
+    start = max(progress[0], stored)
+    fresh = stop - start
+    if progress[2] != 0 or fresh < state[FEWEST_LINKED]:
+        return
+    {indented(self._from("start", "fresh"), 1)}
+    {indented(self._search.link(numbers), 1)}
+    progress[0] = stop
+"""
+
+    def _segments(self, numbers: Sequence[str]) -> list[str]:
+        count = len(numbers)
+        scratch = [
+            f"asked = at(state[ASKED], {count}, np.float64)",
+            f"codes = at(state[CODES], {count + 1}, np.int64)",
+            f"hashed = at(state[CODES] + {8 * count}, 1, np.uint64)",
+        ]
+        return self._search.segments(numbers, scratch)
 
 
 class _Writer:
@@ -161,31 +297,26 @@ class _Writer:
         self,
         predicate: Predicate,
         shape: SingleShape,
-        own: int,
-        other: int,
-        own_buffers: list[np.dtype[Any]],
+        own: OwnBuffers,
         bounds: list[tuple[int, int]],
     ) -> None:
         self._predicate = predicate
         self._shape = shape
-        self._own, self._other = own, other
-        self._own_buffers = own_buffers
+        self._own = own
         self._bounds = bounds
-        self._search = Search.of(
-            predicate, shape.side, shape.keys.dtypes, shape.other, has_chains=True
-        )
+        self._other = ProbedWindow(predicate, shape.side, shape.keys.dtypes, shape.other, own.end)
 
     def text_of_one(self, scalars: ScalarSource, passed: str, numbers: list[str]) -> str:
         """A kernel that takes the values of a tuple."""
         return f"""{preamble("Takes one tuple into a join")}
-{self._link()}
+{self._other.link()}
 
 @nb.njit(nogil=True, boundscheck=False)
 def kernel(state, segments, out, {", ".join(parameters(self._shape.schema))}):
     lo = at(state[OTHER_DROPPED], 1, np.int64)[0]
     entries = at(state[OTHER_ENTRIES], 2, np.int64)
     hi = lo + entries[1] - entries[0]
-    {indented(self._room(), 1)}
+    {indented(self._own.room(), 1)}
     link(state, segments)
     {self._body(scalars, passed, numbers, self._store())}
 """
@@ -201,7 +332,7 @@ def kernel(state, segments, out, {", ".join(parameters(self._shape.schema))}):
         names = parameters(self._shape.schema)
         arrays, values = _batch_columns(columns)
         return f"""{preamble("Takes a batch into a join, tuple by tuple")}
-{self._link()}
+{self._other.link()}
 
 
 @register_jitable
@@ -259,45 +390,11 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
     found = 0
     candidates = 0
     if passed:
-        stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
-        indexed = max(state[INDEXED], lo)
-        progress = at(state[PROGRESS], 3, np.int64)
-        more_slack = at(state[MORE_SLACK], 2, np.float64)
-        if hi - max(indexed, progress[0] if progress[2] == 0 else 0) > state[LONGEST_TAIL]:
-            return {LONG_TAIL}, 0
-        {indented(self._segments(numbers), 2)}
-        {indented(self._chains(), 2)}
-        {indented(self._tail(), 2)}
+        {indented(self._other.search(numbers), 2)}
     {indented(store, 1)}
     return found, candidates"""
 
     # -- the tuple's own side ---------------------------------------------------------------
-
-    def _span(self, number: int) -> str:
-        return f"at(state[{self._own + 3 * number + 1}], 2, np.int64)"
-
-    def _room(self) -> list[str]:
-        lines = []
-        for i in range(len(self._own_buffers)):
-            lines.append(f"span{i} = {self._span(i)}")
-            lines.append(f"if span{i}[1] >= state[{self._own + 3 * i + 2}]:")
-            lines.append(f"    return {NO_ROOM}, 0")
-        return lines
-
-    def _append(self, number: int, value: str) -> list[str]:
-        dtype, slot = self._own_buffers[number], self._own + 3 * number
-        if dtype.itemsize == 16:
-            column = self._shape.columns[number]
-            return [
-                f"words = at(state[{slot}], 2 * state[{slot + 2}], np.int64)",
-                f"words[2 * span{number}[1]] = v{column}",
-                f"words[2 * span{number}[1] + 1] = w{column}",
-                f"span{number}[1] += 1",
-            ]
-        return [
-            f"at(state[{slot}], state[{slot + 2}], {name_of(dtype)})[span{number}[1]] = {value}",
-            f"span{number}[1] += 1",
-        ]
 
     def _store(self) -> list[str]:
         """Append the tuple, and drop the oldest where the window is full."""
@@ -310,12 +407,12 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
             "held = at(state[OWN_ROWS], 2, np.int64)",
         ]
         for i, value in enumerate(row_values):
-            lines += self._append(i, value)
+            lines += self._own.append(i, value)
         lines.append("if passed:")
         first = len(row_values)
         values = [*key_values, "held[1]"] if self._filtered else key_values
         for i, value in enumerate(values):
-            lines += [f"    {line}" for line in self._append(first + i, value)]
+            lines += [f"    {line}" for line in self._own.append(first + i, value)]
         lines += [f"    {line}" for line in self._widen()]
         if not values:
             lines.append("    pass")
@@ -325,12 +422,12 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
         lines += [f"    drop_one(span{i})" for i in range(first)]
         entry = "    "
         if self._filtered:
-            seqs = len(self._own_buffers) - 1
-            slot = self._own + 3 * seqs
+            seqs = len(self._own.dtypes) - 1
+            slot = self._own.slot(seqs)
             oldest = f"at(state[{slot}], state[{slot + 2}], np.int64)[span{seqs}[0]]"
             lines.append(f"    if span{seqs}[1] > span{seqs}[0] and {oldest} < held[0]:")
             entry = "        "
-        lines += [f"{entry}drop_one(span{i})" for i in range(first, len(self._own_buffers))]
+        lines += [f"{entry}drop_one(span{i})" for i in range(first, len(self._own.dtypes))]
         lines.append(f"{entry}at(state[OWN_DROPPED], 1, np.int64)[0] += 1")
         return lines
 
@@ -338,9 +435,9 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
 
     def _room_of_many(self) -> list[str]:
         lines = []
-        for i in range(len(self._own_buffers)):
-            lines.append(f"span{i} = {self._span(i)}")
-            lines.append(f"if span{i}[1] + count - start > state[{self._own + 3 * i + 2}]:")
+        for i in range(len(self._own.dtypes)):
+            lines.append(f"span{i} = {self._own.span(i)}")
+            lines.append(f"if span{i}[1] + count - start > state[{self._own.slot(i) + 2}]:")
             lines.append(f"    return start, 0, 0, {NO_ROOM}, 0")
         return lines
 
@@ -353,9 +450,9 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
         """Write the keys of a tuple behind those of the ``entries`` before it in the batch."""
         lines = ["if passed:"]
         for i, value in enumerate(self._key_values(), self._rows):
-            slot = self._own + 3 * i
-            buffer = f"at(state[{slot}], state[{slot + 2}], {name_of(self._own_buffers[i])})"
-            lines.append(f"    {buffer}[{self._span(i)}[1] + entries[0]] = {value}")
+            slot = self._own.slot(i)
+            buffer = f"at(state[{slot}], state[{slot + 2}], {name_of(self._own.dtypes[i])})"
+            lines.append(f"    {buffer}[{self._own.span(i)}[1] + entries[0]] = {value}")
         lines += [f"    {line}" for line in self._widen()]
         return [*lines, "    entries[0] += 1"]
 
@@ -364,14 +461,14 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
         lines = ["fresh = done - start"]
         given = [(index, columns[index]) for index in self._shape.columns]
         for i in range(self._rows):
-            slot = self._own + 3 * i
+            slot = self._own.slot(i)
             if i >= len(given):
                 buffer = f"at(state[{slot}], state[{slot + 2}], np.bool_)"
                 lines.append(f"{buffer}[span{i}[1]:span{i}[1] + fresh] = True")
             else:
                 lines += self._copy(i, *given[i])
             lines.append(f"span{i}[1] += fresh")
-        last = len(self._own_buffers)
+        last = len(self._own.dtypes)
         lines += [f"span{i}[1] += entries[0]" for i in range(self._rows, last)]
         lines += [
             "held[1] += fresh",
@@ -381,7 +478,7 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
             *(f"    drop(span{i}, gone)" for i in range(self._rows)),
         ]
         if self._filtered:
-            slot = self._own + 3 * (last - 1)
+            slot = self._own.slot(last - 1)
             lines += [
                 f"    numbers = at(state[{slot}], state[{slot + 2}], np.int64)",
                 f"    numbers = numbers[span{last - 1}[0]:span{last - 1}[1]]",
@@ -393,8 +490,8 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
     def _copy(self, number: int, index: int, column: BatchColumn | None) -> list[str]:
         """Append a column of a batch to its buffer."""
         assert column is not None, "texts are not in buffers"
-        slot, words = self._own + 3 * number, 2 if column.two_words else 1
-        dtype = column.dtype if column.two_words else self._own_buffers[number]
+        slot, words = self._own.slot(number), 2 if column.two_words else 1
+        dtype = column.dtype if column.two_words else self._own.dtypes[number]
         size, end = f"{words} * state[{slot + 2}]", f"{words} * span{number}[1]"
         return [
             f"target = at(state[{slot}], {size}, {name_of(dtype)})",
@@ -421,65 +518,6 @@ def kernel(state_array, segment_array, out, names, columns, ranges, start, count
     @property
     def _filtered(self) -> bool:
         return self._shape.condition != TRUE
-
-    # -- the other side ---------------------------------------------------------------------
-
-    def _from(self, entry: str, count: str) -> list[str]:
-        """The columns from an entry on; ``stored`` is the first that is stored."""
-        lines = []
-        stored = zip(self._search.arrays, self._shape.other.buffers, strict=True)
-        for number, (array, dtype) in enumerate(stored):
-            slot = self._other + 2 * number
-            start = f"(at(state[{slot + 1}], 2, np.int64)[0] + {entry} - stored)"
-            address = f"state[{slot}] + {dtype.itemsize} * {start}"
-            lines.append(f"{array} = at({address}, {count}, {name_of(dtype)})")
-        return lines
-
-    def _chains(self) -> list[str]:
-        """The entries behind the last segment that are in chains."""
-        return [*self._from("stored", "max(hi - stored, 0)"), *self._search.chains()]
-
-    def _tail(self) -> list[str]:
-        """The entries behind those."""
-        lines = ["tail = max(hi - indexed, 0)", *self._from("indexed", "tail")]
-        return [*lines, *self._search.tail()]
-
-    def _link(self) -> str:
-        """A function that links all entries that are in no chain yet, unless they are few."""
-        theirs = self._predicate.keys[1 - self._shape.side]
-        numbers = [
-            numbers_of(key, array, dtype)
-            for key, array, dtype in zip(
-                theirs, self._search.arrays, self._shape.other.dtypes, strict=False
-            )
-        ]
-        return f"""from numba.extending import register_jitable
-
-
-@register_jitable
-def link(state, segments):
-    progress = at(state[PROGRESS], 3, np.int64)
-    more_slack = at(state[MORE_SLACK], 2, np.float64)
-    stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
-    entries = at(state[OTHER_ENTRIES], 2, np.int64)
-    stop = min(stored + entries[1] - entries[0], state[CHAINED] + state[LINK_COUNT])
-    start = max(progress[0], stored)
-    fresh = stop - start
-    if progress[2] != 0 or fresh < state[FEWEST_LINKED]:
-        return
-    {indented(self._from("start", "fresh"), 1)}
-    {indented(self._search.link(numbers), 1)}
-    progress[0] = stop
-"""
-
-    def _segments(self, numbers: list[str]) -> list[str]:
-        count = len(numbers)
-        scratch = [
-            f"asked = at(state[ASKED], {count}, np.float64)",
-            f"codes = at(state[CODES], {count + 1}, np.int64)",
-            f"hashed = at(state[CODES] + {8 * count}, 1, np.uint64)",
-        ]
-        return self._search.segments(numbers, scratch)
 
 
 def _batch_columns(columns: Sequence[BatchColumn | None]) -> tuple[list[str], list[str]]:
