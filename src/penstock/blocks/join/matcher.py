@@ -19,7 +19,6 @@ from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.merging import (
     live_total,
-    merge_pairs,
     name_pairs,
     places,
     row_ranges,
@@ -556,67 +555,6 @@ class RankedPairs:
 
 
 NOTHING = RankedPairs(*(np.empty(0, np.int64) for _ in range(3)))
-
-
-def find_pairs(
-    matcher: Matcher,
-    sides: Sequence[JoinSide],
-    probes: Sequence[Probes | None],
-    start: int,
-    stop: int,
-    tally: Tally,
-) -> RankedPairs | None:
-    """The pairs of the events ranked ``start .. stop - 1``; None if they are too many.
-
-    Only the tally is changed, so threads may do this in parallel.
-    """
-    # A single event may have as many partners as the window holds; it cannot be split.
-    most = TUNING.pairs_per_step if stop - start > 1 else None
-    parts = []
-    for side in sides:
-        given = probes[side.index]
-        if given is None:
-            parts.append((NOTHING.left, NOTHING.right, NOTHING.ranks))
-            continue
-        pairs = matcher.match(side, given, start, stop, most, tally)
-        if pairs is None:
-            return None
-        parts.append(pairs)
-    (left, found_left, left_ranks), (right, found_right, right_ranks) = parts
-    if not len(right):
-        return RankedPairs(left, found_left, left_ranks)
-    if not len(left):
-        return RankedPairs(found_right, right, right_ranks)
-    merged = three(len(left) + len(right))
-    merge_pairs(parts[0], parts[1], merged)
-    return RankedPairs(*merged)
-
-
-class StepwiseSearch:
-    """Finds the pairs of a run in steps, each with a bounded number of pairs."""
-
-    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
-        self._matcher = matcher
-        self._sides = sides
-        self._step = TUNING.pairs_per_step
-
-    def found(
-        self, probes: Sequence[Probes | None], count: int
-    ) -> Iterator[tuple[RankedPairs, int, int]]:
-        """The pairs of ``count`` ranks, with the first rank of each piece and the one after it."""
-        start = 0
-        while start < count:
-            stop = min(count, start + self._step)
-            tally = Tally()
-            found = find_pairs(self._matcher, self._sides, probes, start, stop, tally)
-            if found is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            self._matcher.settle(tally)
-            if self._step < TUNING.pairs_per_step and len(found) * 4 < TUNING.pairs_per_step:
-                self._step *= 2
-            yield found, start, stop
-            start = stop
 
 
 def by_rank(parts: list[RankedPairs]) -> RankedPairs:
