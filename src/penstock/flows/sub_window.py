@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
+from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
 from penstock.kernels.probe.entry_index import EntryIndex
@@ -323,19 +324,19 @@ class SubWindow:
 
         ``indexed``: the index can serve these bounds.
         """
-        start, size = 0, len(probes)
-        while start < len(probes):
-            span = (start, min(len(probes), start + size))
+
+        def search(start: int, stop: int) -> Pairs | None:
             counted = self._compared
-            most = TUNING.pairs_per_message if span[1] - start > 1 else len(self)
-            found = self._kernel(probes, bounds, span, most, compiled, indexed)
+            most = TUNING.pairs_per_message if stop - start > 1 else len(self)
+            found = self._kernel(probes, bounds, (start, stop), most, compiled, indexed)
             if found is None:
                 self._compared = counted  # these comparisons will be repeated
-                size = max(1, (span[1] - start) // 2)
-                continue
-            if len(found):
+            return found
+
+        count, most = len(probes), TUNING.pairs_per_message
+        for found, start, _ in Steps(count).through(0, count, most, search, len):
+            if found is not None and len(found):
                 yield self._named_pairs(probes, start, found)
-            start = span[1]
 
     def _kernel(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.blocks.join.matcher import NOTHING, Matcher, Probes, RankedPairs, Tally
 from penstock.blocks.join.side import JoinSide
+from penstock.blocks.window.steps import Steps
 from penstock.kernels.merging import merge_pairs, three
 from penstock.tuning import TUNING
 
@@ -106,7 +107,7 @@ class StepwiseSearch:
 
     def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
         self._stretches = StretchSearch(matcher, sides)
-        self._step = TUNING.pairs_per_step
+        self._steps = Steps(TUNING.pairs_per_step)
 
     def sweeps(self, probes: Sequence[Probes | None]) -> bool:
         """Whether this run needs no lasting index."""
@@ -116,16 +117,15 @@ class StepwiseSearch:
         self, probes: Sequence[Probes | None], count: int
     ) -> Iterator[tuple[RankedPairs, int, int]]:
         """The pairs of ``count`` ranks, with the first rank of each piece and the one after it."""
-        start = 0
-        while start < count:
-            stop = min(count, start + min(self._step, self._stretches.longest or self._step))
+
+        def search(start: int, stop: int) -> RankedPairs | None:
             tally = Tally()
             found = self._stretches.found(probes, start, stop, tally)
-            if found is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            self._stretches.settle(tally, stop - start)
-            if self._step < TUNING.pairs_per_step and len(found) * 4 < TUNING.pairs_per_step:
-                self._step *= 2
+            if found is not None:
+                self._stretches.settle(tally, stop - start)
+            return found
+
+        most, longest = TUNING.pairs_per_step, self._stretches.longest
+        for found, start, stop in self._steps.through(0, count, most, search, len, longest):
+            assert found is not None, "a single event may have any number of pairs"
             yield found, start, stop
-            start = stop

@@ -21,6 +21,7 @@ from penstock.blocks.join.matcher import Matcher, Probes, RankedPairs, Tally
 from penstock.blocks.join.pair_search import StretchSearch
 from penstock.blocks.join.side import JoinSide
 from penstock.blocks.run import Run
+from penstock.blocks.window.steps import Steps
 from penstock.tuning import TUNING
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class ParallelProbe:
     ) -> None:
         self._threads = threads
         self._stretches = StretchSearch(matcher, sides, threads.cores)
-        self._step = TUNING.pairs_per_step
+        self._steps = Steps(TUNING.pairs_per_step)
 
     def sweeps(self, probes: list[Probes | None]) -> bool:
         """Whether this run needs no lasting index: each part makes one of its own."""
@@ -85,20 +86,19 @@ class ParallelProbe:
         """The rows of ``count`` ranks, in order, as many runs."""
         start = 0
         while start < count:
-            stop = min(count, start + self._threads.cores * self._step)
+            stop = min(count, start + self._threads.cores * self._steps.size)
             stretches = list(pairwise(self._bounds(probes, start, stop)))
             parts = self._share(probes, stretches, gather)
             for part, (a, b) in zip(parts, stretches, strict=True):
                 if part.run is None:
                     # The parts after it are repeated, in smaller steps, to bound memory.
-                    self._step = max(1, (b - a) // 2)
+                    self._steps.halve(b - a)
                     break
                 self._stretches.settle(part.tally, b - a)
                 self._threads.count(
                     part.core, part.tally.probed, len(part.run), part.tally.comparisons
                 )
-                if self._step < TUNING.pairs_per_step and len(part.run) * 4 < TUNING.pairs_per_step:
-                    self._step *= 2
+                self._steps.widen(len(part.run), TUNING.pairs_per_step)
                 start = b
                 if len(part.run):
                     yield part.run
@@ -131,7 +131,8 @@ class ParallelProbe:
         """Where to cut ranks, so that parts have about as many candidates and none is too long."""
         count = stop - start
         parts = min(self._threads.cores * PARTS_EACH, -(-count // TUNING.smallest_part))
-        parts = max(parts, -(-count // self._step))
+        step = self._steps.size
+        parts = max(parts, -(-count // step))
         if self._stretches.longest is not None:
             parts = max(parts, -(-count // self._stretches.longest))
         even = np.linspace(start, stop, parts + 1)
@@ -142,8 +143,8 @@ class ParallelProbe:
         bounds = [start]
         for cut in cuts[1:]:
             # Where candidates are few, a part may still have more ranks than a step.
-            while cut - bounds[-1] > self._step:
-                bounds.append(bounds[-1] + self._step)
+            while cut - bounds[-1] > step:
+                bounds.append(bounds[-1] + step)
             if cut > bounds[-1]:
                 bounds.append(cut)
         return bounds
