@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.blocks.join.partner_search import Rule
 from penstock.blocks.join.side import JoinSide, KeyValues
 from penstock.blocks.lateness import Admitted, Ranks
+from penstock.blocks.window.live_ranges import window_ranges
 from penstock.blocks.window.punctuator import Ticks
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
@@ -21,16 +22,14 @@ from penstock.kernels.merging import (
     live_total,
     name_pairs,
     places,
-    row_ranges,
     three,
-    time_ranges,
 )
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
 from penstock.kernels.probe.first_match import FirstMatches
-from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.probe.nested_loop import Columns, Pairs, live_pairs, pairs
 from penstock.kernels.probe.sweep import Arrivals, sweep
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.sql.expressions import (
@@ -193,27 +192,17 @@ class Matcher:
         """
         other = self._sides[1 - side.index]
         new_here = admitted.batch.num_rows
-        low, upper = admitted.low, None
-        by_time = isinstance(other.window, Range) and not other.in_order
-        by_order = isinstance(other.window, Range) and other.in_order
-        if isinstance(other.window, Rows) and other.seqs is None:
-            lo, hi = np.empty_like(seen), np.empty_like(seen)
-            before = len(other.rows) - other.newest
-            row_ranges(seen, before, other.window.size, lo, hi)
-        elif by_order and other.seqs is None and low is not None:
-            lo, hi = self._candidate_ranges_in_order(side, other, admitted, seen)
-        else:
-            lo, hi, upper = self._candidate_ranges(side, other, admitted, seen, by_time)
+        ranges = window_ranges(other, seen, lambda: self._reach(side, admitted))
+        lo, hi = other.entry_range(ranges.lo, ranges.hi)
+        lower, upper = ranges.lower, ranges.upper
         numbers, at = np.arange(new_here, dtype=np.int64), ranks
         if keyed.passed is not None:
             numbers = keyed.passed
             at, lo, hi = ranks[numbers], lo[numbers], hi[numbers]
-            low = None if low is None else low[numbers]
+            lower = None if lower is None else lower[numbers]
             upper = None if upper is None else upper[numbers]
-        columns = Columns(
-            keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
-        )
-        stored = other.stored_columns(by_time, columns.upper is not None)
+        columns = Columns(keyed.values, self._validity(side, keyed), lower, upper)
+        stored = other.stored_columns(lower is not None, upper is not None)
         return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
 
     def index(self, side: JoinSide, probes: Probes) -> None:
@@ -223,43 +212,12 @@ class Matcher:
             other.entry_index.update(other.first_entry, probes.stored, probes.columns)
 
     @staticmethod
-    def _candidate_ranges_in_order(
-        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices
-    ) -> tuple[Indices, Indices]:
-        """The candidate range of each arriving tuple in a time window in order, as key indices."""
-        lo, hi = np.empty_like(seen), np.empty_like(seen)
-        assert admitted.low is not None and admitted.times is not None
-        upper = side.clock.nothing
-        if isinstance(side.window, Range):
-            upper = side.clock.expiry(admitted.times, side.window)
-        stored = other.expiry.view(), other.times.view()
-        before = len(other.rows) - other.newest
-        time_ranges(seen, before, admitted.low, upper, stored, lo, hi)
-        return lo, hi
-
-    @staticmethod
-    def _candidate_ranges(
-        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices, by_time: bool
-    ) -> tuple[Indices, Indices, Ticks | None]:
-        """The candidate range of each arriving tuple, as indices of keys; and up to which time."""
-        hi = (other.rows.next - other.newest) + seen
-        lo = np.full(len(hi), other.rows.first, np.int64)
+    def _reach(side: JoinSide, admitted: Admitted) -> tuple[Ticks | None, Ticks | None]:
+        """What the expiry of a partner in a time window must be above, and its time below."""
         low, times = admitted.low, admitted.times
-        upper = None
-        if isinstance(other.window, Rows):
-            lo = np.maximum(hi - other.window.size, lo)
-        elif isinstance(other.window, Range) and times is not None and low is not None:
-            if isinstance(side.window, Range):
-                upper = side.clock.expiry(times, side.window)
-            # Of times out of order, the range is bounded by running extremes.
-            expiry, stamps = other.expiry.view(), other.times.view()
-            latest = np.maximum.accumulate(expiry) if by_time else expiry
-            lo += np.searchsorted(latest, low, side="right")
-            if upper is not None:
-                earliest = np.minimum.accumulate(stamps[::-1])[::-1] if by_time else stamps
-                hi = np.minimum(hi, other.rows.first + np.searchsorted(earliest, upper))
-        lo, hi = other.entry_range(lo, hi)
-        return lo, np.maximum(lo, hi), upper
+        if low is None or times is None or not isinstance(side.window, Range):
+            return low, None
+        return low, side.clock.expiry(times, side.window)
 
     @staticmethod
     def _validity(side: JoinSide, keyed: KeyValues) -> list[npt.NDArray[np.bool_] | None]:
@@ -482,15 +440,7 @@ class Matcher:
                 self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
             )
         tally.comparisons += candidates
-        every = every_pair(lo, hi, capacity)
-        if every is None or columns.lower is None or stored.lower is None:
-            return every
-        probing, partners = split(every)
-        live = stored.lower[partners] > columns.lower[probing]
-        if columns.upper is not None and stored.upper is not None:
-            live &= stored.upper[partners] < columns.upper[probing]
-        live_pairs: Pairs = every[live]
-        return live_pairs
+        return live_pairs(lo, hi, columns, stored, capacity)
 
     @property
     def kernels(self) -> tuple[str, str]:

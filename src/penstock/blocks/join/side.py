@@ -307,9 +307,10 @@ class JoinSide:
         return int(self.dropped[0])
 
     def entry_range(self, lo: Indices, hi: Indices) -> tuple[Indices, Indices]:
-        """From sequence numbers to indices of keys."""
+        """From indices of tuples to indices of keys."""
         if self.seqs is None:
-            return lo - self.rows.first, hi - self.rows.first
+            return lo, hi
+        lo, hi = lo + self.rows.first, hi + self.rows.first
         if self.share is not None and self.filter == TRUE and self.origin is None:
             first = int(self.share.before(np.array([self.rows.first]))[0])
             return self.share.before(lo) - first, self.share.before(hi) - first

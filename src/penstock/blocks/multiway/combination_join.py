@@ -44,8 +44,9 @@ from penstock.blocks.join.output import (
 )
 from penstock.blocks.join.side import JoinSide
 from penstock.blocks.multiway.combination_search import Arrived
-from penstock.blocks.multiway.stage import Entries, KeyStore, Ranges, Stage, window_ranges
+from penstock.blocks.multiway.stage import Entries, KeyStore, Stage
 from penstock.blocks.state import BlockState
+from penstock.blocks.window.live_ranges import Ranges, window_ranges
 from penstock.blocks.window.punctuator import Clock, Ticks
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
