@@ -20,12 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
-from penstock.blocks.window.live_ranges import Ranges, timed_ranges
+from penstock.blocks.window.live_ranges import Ranges, expired, timed_ranges
+from penstock.blocks.window.probe import Probe, every_live
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
 from penstock.kernels.probe.entry_index import EntryIndex
-from penstock.kernels.probe.nested_loop import Columns, Pairs, live_pairs, pairs, split
+from penstock.kernels.probe.nested_loop import Columns, Pairs, split
 from penstock.kernels.probe.single_probe import SingleProbe
 from penstock.tuning import TUNING
 
@@ -119,7 +120,7 @@ class SubWindow:
 
     def __init__(self, side: int, rule: Rule, stride: int | None = None) -> None:
         self.side = side
-        self._rule = rule
+        self._probe = Probe(rule.predicate, side, rule.constants)
         self._stride = stride
         self._like: Arrivals | None = None
         self._columns: list[Buffer | None] = []
@@ -226,12 +227,7 @@ class SubWindow:
         Of times out of order, those before the first that has not expired.
         """
         expiry = self._named("expiry")
-        if expiry is None:
-            return 0
-        if self._in_order:
-            return int(np.searchsorted(expiry, punctuation, side="right"))
-        live = expiry > punctuation
-        return int(live.argmax()) if live.any() else len(live)
+        return 0 if expiry is None else expired(expiry, punctuation, self._in_order)
 
     @property
     def first_seq(self) -> int | None:
@@ -333,7 +329,8 @@ class SubWindow:
 
         count, most = len(probes), TUNING.pairs_per_message
         for found, start, _ in Steps(count).through(0, count, most, search, len):
-            if found is not None and len(found):
+            assert found is not None, "a single probe may have any number of pairs"
+            if len(found):
                 yield self._named_pairs(probes, start, found)
 
     def _kernel(
@@ -345,8 +342,7 @@ class SubWindow:
         compiled: bool,
         indexed: bool,
     ) -> Pairs | None:
-        rule, (start, stop) = self._rule, span
-        ranges = candidates.ranges
+        (start, stop), ranges = span, candidates.ranges
         lo, hi = ranges.lo[start:stop], ranges.hi[start:stop]
         count = int((hi - lo).sum())
         if not count:
@@ -359,18 +355,16 @@ class SubWindow:
         )
         stored = candidates.stored(self._keys, self._valid)
         if not compiled:
-            self._compared += count
-            return live_pairs(lo, hi, probe, stored, capacity)
-        if self._index is not None and indexed:
-            self._index.update(self.first_entry, stored, probe)
-            found, compared = self._index.find(
-                self.first_entry, lo, hi, probe, stored, rule.constants, capacity
-            )
-            self._compared += compared
-            return found
-        self._compared += count
-        side = 1 - self.side
-        return pairs(rule.predicate, side, lo, hi, probe, stored, rule.constants, capacity)
+            stats = every_live(lo, hi, probe, stored, capacity)
+        else:
+            index, first = self._index if indexed else None, self.first_entry
+            if index is not None:
+                index.update(first, stored, probe)
+            stats = self._probe.search(index, first, lo, hi, probe, stored, capacity)
+            if index is not None:
+                index.learn(stats, first, len(self))
+        self._compared += stats.candidates
+        return stats.pairs
 
     def _probe_validity(
         self, probes: Arrivals, start: int, stop: int

@@ -14,6 +14,7 @@ from penstock.blocks.join.partner_search import Rule
 from penstock.blocks.join.side import JoinSide, KeyValues
 from penstock.blocks.lateness import Admitted, Ranks
 from penstock.blocks.window.live_ranges import window_ranges
+from penstock.blocks.window.probe import Probe, every_live
 from penstock.blocks.window.punctuator import Ticks
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
@@ -29,7 +30,7 @@ from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
 from penstock.kernels.probe.first_match import FirstMatches
-from penstock.kernels.probe.nested_loop import Columns, Pairs, live_pairs, pairs
+from penstock.kernels.probe.nested_loop import Columns, Pairs
 from penstock.kernels.probe.sweep import Arrivals, sweep
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.sql.expressions import (
@@ -245,7 +246,7 @@ class Matcher:
         tally.probed[side.index] += b - a
         candidates = live_total(probes.lo[a:b], probes.hi[a:b])
         capacity = candidates if most is None else min(candidates, most)
-        found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)
+        found = self._kernel(other, probes, a, b, capacity, tally)
         if found is None:
             return None
         seqs, partners, which = named = three(len(found))
@@ -414,15 +415,7 @@ class Matcher:
             index.learn(stats, first, count)
 
     def _kernel(
-        self,
-        side: JoinSide,
-        other: JoinSide,
-        probes: Probes,
-        a: int,
-        b: int,
-        capacity: int,
-        candidates: int,
-        tally: Tally,
+        self, other: JoinSide, probes: Probes, a: int, b: int, capacity: int, tally: Tally
     ) -> Pairs | None:
         if capacity == 0 or a == b:
             return np.empty(0, np.int64)
@@ -430,17 +423,14 @@ class Matcher:
         columns, stored = probes.columns.part(a, b), probes.stored
         if self.in_range():
             index, first = other.entry_index, other.first_entry
+            probe = Probe(self.predicate, other.index, self._constants)
+            stats = probe.search(index, first, lo, hi, columns, stored, capacity)
             if index is not None:
-                stats = index.search(first, lo, hi, columns, stored, self._constants, capacity)
-                tally.comparisons += stats.candidates
                 tally.searches.append((index, stats, first, len(stored.keys[0])))
-                return stats.pairs
-            tally.comparisons += candidates
-            return pairs(
-                self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
-            )
-        tally.comparisons += candidates
-        return live_pairs(lo, hi, columns, stored, capacity)
+        else:
+            stats = every_live(lo, hi, columns, stored, capacity)
+        tally.comparisons += stats.candidates
+        return stats.pairs
 
     @property
     def kernels(self) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from penstock.blocks.join.matcher import constant_of
 from penstock.blocks.join.side import JoinSide, KeyColumn, key_values
 from penstock.blocks.run import Share
 from penstock.blocks.window.live_ranges import Ranges
+from penstock.blocks.window.probe import Probe, every_live
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures, Vector
@@ -34,7 +35,7 @@ from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import Key, KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.probe.buckets import gathered
 from penstock.kernels.probe.entry_index import EntryIndex
-from penstock.kernels.probe.nested_loop import Columns, Pairs, live_pairs, pairs
+from penstock.kernels.probe.nested_loop import Columns, Pairs
 from penstock.program.choose.probe_order import ProbeStage
 from penstock.sql.expressions import TRUE, Column, Expression, conjunction, rebuild, walk
 from penstock.sql.rules.split_join_predicate import compiles
@@ -150,15 +151,14 @@ class KeyStore:
         None instead of pairs if there are more than ``capacity``.
         """
         index, lo, hi = self.index, ranges.lo, ranges.hi
-        if index is None:
-            side = 1 - self.stored_side
-            found = pairs(self.predicate, side, lo, hi, probe, stored, constants, capacity)
-            return found, live_total(lo, hi)
-        with self._changing:
-            index.update(self.dropped, stored, probe)
-        stats = index.search(self.dropped, lo, hi, probe, stored, constants, capacity)
-        with self._changing:
-            index.learn(stats, self.dropped, len(stored.keys[0]))
+        if index is not None:
+            with self._changing:
+                index.update(self.dropped, stored, probe)
+        search = Probe(self.predicate, self.stored_side, constants).search
+        stats = search(index, self.dropped, lo, hi, probe, stored, capacity)
+        if index is not None:
+            with self._changing:
+                index.learn(stats, self.dropped, len(stored.keys[0]))
         return stats.pairs, stats.candidates
 
     @property
@@ -440,9 +440,9 @@ class Stage:
         masks = self._validity(probe_side, valid, len(ranges.lo))
         columns = Columns(values, masks, ranges.lower, ranges.upper)
         if not self._in_range(keys, values, valid):
-            note(candidates)
-            every = live_pairs(ranges.lo, ranges.hi, columns, stored, capacity)
-            return every, self._everything
+            every = every_live(ranges.lo, ranges.hi, columns, stored, capacity)
+            note(every.candidates)
+            return every.pairs, self._everything
         found, compared = keys.find(ranges, columns, stored, self.constants, capacity)
         note(compared)
         return found, self._residual

@@ -129,3 +129,14 @@ def timed_ranges(
     if upper is not None and times is not None:
         hi = np.minimum(hi, np.searchsorted(times, upper))
     return Ranges(lo, np.maximum(lo, hi))
+
+
+def expired(expiry: Array, punctuation: int | float, in_order: bool) -> int:
+    """How many of the oldest entries have expired, given the punctuation of the other streams.
+
+    Of times out of order, those before the first that has not expired.
+    """
+    if in_order:
+        return int(expiry.searchsorted(punctuation, side="right"))
+    live = expiry > punctuation
+    return int(live.argmax()) if live.any() else len(live)
