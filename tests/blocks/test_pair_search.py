@@ -16,7 +16,7 @@ from tests.thresholds import low_thresholds
 from penstock import tuning
 from penstock.blocks.join.matcher import Matcher
 
-ALWAYS = {"most_live_per_arrival": 1e9, "smallest_part": 1}
+ALWAYS = {"most_live_per_arrival": 1e9, "smallest_part": 1, "runs_before_sweep": 0}
 KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "full": "FULL JOIN"}
 
 
@@ -83,13 +83,22 @@ def test_runs_after_a_crowded_one_are_not_swept(swept: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("window", "is_swept"), [("[ROWS 300]", True), ("[ROWS 301]", False)], ids=["half", "more"]
 )
-@tuning.given(longest_tail=64, smallest_part=16)
+@tuning.given(longest_tail=64, smallest_part=16, runs_before_sweep=0)
 def test_a_batch_is_swept_if_it_has_twice_the_tuples_of_the_windows(
     window: str, is_swept: bool, swept: list[Any]
 ) -> None:
     query = f"SELECT r.t, s.t AS st FROM R {window} AS r JOIN S {window} AS s ON r.k = s.k"
     joined(query, 1_200, tuples(1_200, 0))
     assert bool(swept) == is_swept
+
+
+def test_the_first_run_is_left_to_the_lasting_indexes(swept: list[Any]) -> None:
+    query, given = text("inner", "equality", "rows"), tuples(2_400, 0)
+    with tuning.given(most_live_per_arrival=1e9, smallest_part=1, longest_tail=64):
+        joined(query, 2_400, given)
+        assert not swept
+        joined(query, 1_200, given)
+        assert len(swept) == 1
 
 
 @examples(100)

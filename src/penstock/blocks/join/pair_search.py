@@ -31,7 +31,8 @@ class StretchSearch:
         self._cores = cores
         self.longest: int | None = None
         """Ranks of a stretch at most, where it is swept; None: this run is not swept."""
-        self._runs_to_skip = 0
+        # A sweep teaches a lasting index nothing, so one that does not pay is to be given up first.
+        self._runs_to_skip = 1 + TUNING.runs_before_sweep if cores == 1 else 0
 
     def sweeps(self, probes: Sequence[Probes | None]) -> bool:
         """Whether the stretches of this run are swept; if not, the lasting indexes are needed."""
