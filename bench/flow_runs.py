@@ -90,6 +90,7 @@ class Contestant:
     query: Any
     arrivals: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    processor_seconds: list[float] = field(default_factory=list)
     rows: int = 0
     compared: int = 0
 
@@ -97,6 +98,7 @@ class Contestant:
         """Run a turn within the time limit; returns the rows made after each batch."""
         tables = []
         before = self.query.metrics()["comparisons"]
+        used = time.process_time()
         start = time.perf_counter()
         for batch in batches:
             self.engine.feed([batch])
@@ -106,6 +108,7 @@ class Contestant:
         self.engine.wait()
         last = self.query.rows()
         self.seconds.append(time.perf_counter() - start)
+        self.processor_seconds.append(time.process_time() - used)
         self.arrivals.append(sum(len(batch.which) for batch in batches[: len(tables)]))
         self.compared += self.query.metrics()["comparisons"] - before
         made = list(accumulate(digest(table) for table in tables))
@@ -115,7 +118,8 @@ class Contestant:
 
     def forget(self) -> None:
         """Discard all measurements so far."""
-        self.arrivals, self.seconds, self.rows, self.compared = [], [], 0, 0
+        self.arrivals, self.seconds, self.processor_seconds = [], [], []
+        self.rows, self.compared = 0, 0
 
 
 def digest(table: pa.Table) -> Made:
@@ -198,6 +202,7 @@ def found(one: Contestant, window: int) -> dict[str, Any]:
     return {
         "window": window,
         "tuples_per_second": rate(one.arrivals[0], each),
+        "tuples_per_processor_second": total / sum(one.processor_seconds),
         "comparisons_per_second": rate(one.compared * one.arrivals[0] / total, each),
         "rows": one.rows,
         "rows_per_arrival": one.rows / total,

@@ -77,6 +77,13 @@ def best_flow() -> list[dict[str, Any]]:
     return found
 
 
+def one_core() -> dict[str, dict[str, Any]]:
+    """The ``band`` kernel, windows of 2^14: one core against two that share the windows."""
+    window = 1 << 14
+    flows = {flow: FlowOptions(flow, 2, "band", "outer") for flow in ("three-step", "shared")}
+    return compare(band(window), window, flows, 1 << 20, turns=15)
+
+
 def nested_loops() -> dict[str, Any]:
     """The nested loop in every flow, windows of 2^17: comparisons per second and core."""
     window = 1 << 17

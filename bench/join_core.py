@@ -85,9 +85,10 @@ class JoinCore:
         )
         index, first = self.indexes[other], self._first[other]
         index.update(first, candidates, probing)
-        pairs, _ = index.find(first, lo, hi, probing, candidates, (), 1 << 30)
-        assert pairs is not None
-        return len(pairs)
+        stats = index.search(first, lo, hi, probing, candidates, (), 1 << 30)
+        index.learn(stats, first, len(stored[0]))
+        assert stats.pairs is not None
+        return len(stats.pairs)
 
 
 def measure(

@@ -84,7 +84,10 @@ class Tuning:
     smallest_part: int = 512
     """Events that are worth another thread, at least."""
     most_live_per_arrival: float = 1.0
-    """Tuples in the windows per arrival of a part, up to which a part makes its own index."""
+    """Tuples in the windows per arrival of a part, up to which a part makes its own index; a part
+    is at most half of a batch, on one core too."""
+    runs_before_sweep: int = 1
+    """Runs of a join on one core that its lasting indexes serve first, to learn if they pay."""
     swept_arrivals: int = 1 << 17
     """Arrivals of a part with an index of its own: with more, the index leaves the cache."""
     swept_per_live: int = 4

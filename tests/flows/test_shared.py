@@ -19,7 +19,7 @@ from tests.test_random_scripts import BATCHES, compare
 from tests.thresholds import low_thresholds
 
 from penstock import tuning
-from penstock.blocks.join import parallel_probe
+from penstock.blocks.join import pair_search
 from penstock.blocks.join.block import JoinBlock
 from penstock.blocks.join.matcher import Matcher
 from penstock.engines.local.engine import Engine
@@ -281,7 +281,7 @@ def test_a_query_whose_core_fails_is_stopped(monkeypatch: pytest.MonkeyPatch) ->
     def fail(*_: object) -> None:
         raise ValueError("no such bucket")
 
-    monkeypatch.setattr(parallel_probe, "find_pairs", fail)
+    monkeypatch.setattr(pair_search, "find_pairs", fail)
     with using(pool, smallest_part=512, pairs_per_step=1 << 20), Engine() as engine:
         engine.sql(DDL)
         engine.install(text("r.k = s.k", "[ROWS 3]"), name="q")

@@ -53,8 +53,9 @@ from penstock.blocks.multiway.combination_search import (
     in_output_order,
     known,
 )
-from penstock.blocks.multiway.stage import Entries, Reading, Stage, window_ranges
+from penstock.blocks.multiway.stage import Entries, Reading, Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
+from penstock.blocks.window.live_ranges import window_ranges
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary

@@ -27,6 +27,7 @@ from penstock.blocks.multiway.combination_search import (
     SearchProgram,
     in_output_order,
 )
+from penstock.blocks.window.steps import Steps
 from penstock.flows.network.network import Driver, Network, Paced, with_loads
 from penstock.tuning import TUNING
 
@@ -187,7 +188,7 @@ class MultiFlow:
         self._sides: Sequence[JoinSide] = ()
         self._awaited: Callable[[NewTuples], set[Hashable]] = sets_and_chain
         self._number = 0
-        self._step = self._most_ranks = TUNING.ranks_per_set
+        self._steps = Steps(TUNING.ranks_per_set)
         self._chunks: dict[int, _Chunk] = {}
         """By number, those that have not left, oldest first."""
         self._compared_before = 0
@@ -202,7 +203,7 @@ class MultiFlow:
             self._units.succeed(before)
         self._sides, self._number = program.sides, 0
         self._awaited = self._units.awaited
-        self._step = self._most_ranks = self._units.ranks or TUNING.ranks_per_set
+        self._steps = Steps(self._units.ranks or TUNING.ranks_per_set)
         self._driver = self._make_driver(self._units.network)
 
     def take(self, arrived: Arrived) -> Iterator[Combinations]:
@@ -211,7 +212,7 @@ class MultiFlow:
         assert driver is not None
         start, count = 0, arrived.ranks.count
         while start < count:
-            stop = min(count, start + self._step)
+            stop = min(count, start + self._steps.size)
             tuples = new_tuples(self._sides, self._number, arrived, start, stop)
             self._number += 1
             self._chunks[tuples.number] = _Chunk(self._awaited(tuples))
@@ -246,9 +247,9 @@ class MultiFlow:
         found = in_output_order([part for part in chunk.parts if len(part)], len(self._sides))
         most = TUNING.pairs_per_step
         if len(found) > most:
-            self._step = max(1, self._step // 2)
-        elif self._step < self._most_ranks and 4 * len(found) < most:
-            self._step *= 2
+            self._steps.halve(self._steps.size)
+        else:
+            self._steps.widen(len(found), most)
         for start in range(0, len(found), most):
             yield found.part(start, min(len(found), start + most))
 

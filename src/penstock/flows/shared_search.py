@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -42,6 +43,7 @@ from penstock.blocks.multiway.combination_search import (
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.stage import Entries, Stage
 from penstock.blocks.multiway.stretch_search import StretchSearch
+from penstock.blocks.window.steps import Steps
 from penstock.flows.shared import ThreadPool
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -82,7 +84,7 @@ class SharedSearch:
         self._matched = [0] * cores
         self._compared_before = [0] * cores
         self._probed_before: list[list[int]] = [[] for _ in range(cores)]
-        self._step = TUNING.pairs_per_step
+        self._steps = Steps(TUNING.pairs_per_step)
         self._cost: list[float] = []
 
     def program(self, program: SearchProgram) -> None:
@@ -125,23 +127,14 @@ class SharedSearch:
         self._store(arrived)
         if self._paths.revise(arrived, self._searches):
             self._set_entries()
-        start, count = 0, arrived.ranks.count
-        while start < count:
-            stop = min(count, start + self._step)
-            found = self._found(arrived, start, stop)
-            if found is None and stop - start > 1:
-                self._step = max(1, (stop - start) // 2)
-                continue
+        search, most = partial(self._found, arrived), TUNING.pairs_per_step
+        for found, start, _ in self._steps.through(0, arrived.ranks.count, most, search, _total):
             if found is None:
                 for part in self._searches[0].one(arrived, start):
                     self._matched[0] += len(part)
                     yield part
             else:
-                total = sum(map(len, found))
-                if self._step < TUNING.pairs_per_step and total * 4 < TUNING.pairs_per_step:
-                    self._step *= 2
-                yield from self._in_order(found, total)
-            start = stop
+                yield from self._in_order(found, _total(found))
 
     def _store(self, arrived: Arrived) -> None:
         """Drop the keys of tuples that the block has dropped, and store those of new ones."""
@@ -303,6 +296,11 @@ class SharedSearch:
     def close(self) -> None:
         """End the threads."""
         self._pool.close()
+
+
+def _total(parts: Sequence[Combinations]) -> int:
+    """How many combinations there are in all parts."""
+    return sum(map(len, parts))
 
 
 def _named(segments: Sequence[Segment]) -> str:

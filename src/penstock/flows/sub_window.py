@@ -20,10 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
+from penstock.blocks.window.live_ranges import Ranges, expired, timed_ranges
+from penstock.blocks.window.probe import Probe, every_live
+from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
 from penstock.kernels.probe.entry_index import EntryIndex
-from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.probe.nested_loop import Columns, Pairs, split
 from penstock.kernels.probe.single_probe import SingleProbe
 from penstock.tuning import TUNING
 
@@ -95,13 +98,17 @@ MakePart = Callable[[int], Part]
 
 
 @dataclass(frozen=True)
-class _Bounds:
-    """The candidates of each probe: a range, and times to compare where the range is too wide."""
+class _Candidates:
+    """The candidates of each probe, and the times of entries for where a range is too wide."""
 
-    lo: Indices
-    hi: Indices
-    probe: tuple[Array | None, Array | None] = (None, None)
-    stored: tuple[Array | None, Array | None] = (None, None)
+    ranges: Ranges
+    times: tuple[Array | None, Array | None] = (None, None)
+
+    def stored(self, keys: list[Array], valid: list[npt.NDArray[np.bool_] | None]) -> Columns:
+        """The columns that a kernel reads: keys, and times where it compares them."""
+        if self.ranges.lower is None:
+            return Columns(keys, valid)
+        return Columns(keys, valid, *self.times)
 
 
 class SubWindow:
@@ -113,7 +120,7 @@ class SubWindow:
 
     def __init__(self, side: int, rule: Rule, stride: int | None = None) -> None:
         self.side = side
-        self._rule = rule
+        self._probe = Probe(rule.predicate, side, rule.constants)
         self._stride = stride
         self._like: Arrivals | None = None
         self._columns: list[Buffer | None] = []
@@ -220,12 +227,7 @@ class SubWindow:
         Of times out of order, those before the first that has not expired.
         """
         expiry = self._named("expiry")
-        if expiry is None:
-            return 0
-        if self._in_order:
-            return int(np.searchsorted(expiry, punctuation, side="right"))
-        live = expiry > punctuation
-        return int(live.argmax()) if live.any() else len(live)
+        return 0 if expiry is None else expired(expiry, punctuation, self._in_order)
 
     @property
     def first_seq(self) -> int | None:
@@ -237,7 +239,7 @@ class SubWindow:
     def older(self, probes: Arrivals, compiled: bool = True) -> Iterator[FoundPairs]:
         """The pairs of each probe with the tuples here that arrived before it."""
         if len(self) and len(probes):
-            yield from self._search(probes, self._older_bounds(probes), compiled, True)
+            yield from self._search(probes, self._older_candidates(probes), compiled, True)
 
     def younger(
         self, probes: Arrivals, met_before: int, compiled: bool = True
@@ -247,21 +249,17 @@ class SubWindow:
         Pairs with numbers below ``met_before`` have been found already.
         """
         if len(self) and len(probes):
-            bounds = self._younger_bounds(probes, met_before)
-            yield from self._search(probes, bounds, compiled, self._in_order)
+            candidates = self._younger_candidates(probes, met_before)
+            yield from self._search(probes, candidates, compiled, self._in_order)
 
-    def _older_bounds(self, probes: Arrivals) -> _Bounds:
+    def _older_candidates(self, probes: Arrivals) -> _Candidates:
         expiry, times = self._named("expiry"), self._named("time")
         lo, hi = self._places(probes.lo), self._places(probes.hi)
         if expiry is None or probes.low is None:
-            return _Bounds(lo, np.maximum(lo, hi))
-        if self._in_order:
-            lo = np.maximum(lo, np.searchsorted(expiry, probes.low, side="right"))
-            if probes.upper is not None and times is not None:
-                hi = np.minimum(hi, np.searchsorted(times, probes.upper))
-            return _Bounds(lo, np.maximum(lo, hi))
-        latest = times if probes.upper is not None else None
-        return _Bounds(lo, np.maximum(lo, hi), (probes.low, probes.upper), (expiry, latest))
+            return _Candidates(Ranges(lo, np.maximum(lo, hi)))
+        reach = (probes.low, probes.upper)
+        ranges = timed_ranges(Ranges(lo, hi), reach, (expiry, times), self._in_order)
+        return _Candidates(ranges, (expiry, times if probes.upper is not None else None))
 
     def _places(self, numbers: Indices) -> Indices:
         """How many entries have numbers below each of these."""
@@ -273,7 +271,7 @@ class SubWindow:
         # All neighbours are as near as they can be, so nothing has to be searched.
         return strided_places(numbers, first, stride, count)
 
-    def _younger_bounds(self, probes: Arrivals, met_before: int) -> _Bounds:
+    def _younger_candidates(self, probes: Arrivals, met_before: int) -> _Candidates:
         """By the bounds of the younger: the probe must be among its candidates."""
         seqs, low, upper = self._seqs, self._named("low"), self._named("upper")
         lo = np.searchsorted(seqs, np.maximum(probes.hi, met_before))
@@ -281,20 +279,17 @@ class SubWindow:
         assert seen_from is not None
         hi = np.searchsorted(seen_from, probes.seqs, side="right")
         if probes.expiry is None or low is None:
-            return _Bounds(lo, np.maximum(lo, hi))
+            return _Candidates(Ranges(lo, np.maximum(lo, hi)))
         if self._in_order:
             hi = np.minimum(hi, np.searchsorted(low, probes.expiry))
             if upper is not None and probes.time is not None:
                 lo = np.maximum(lo, np.searchsorted(upper, probes.time, side="right"))
-            return _Bounds(lo, np.maximum(lo, hi))
+            return _Candidates(Ranges(lo, np.maximum(lo, hi)))
         # The kernel asks for stored.lower > probe.lower and stored.upper < probe.upper.
         above = None if upper is None or probes.time is None else -probes.time
-        return _Bounds(
-            lo,
-            np.maximum(lo, hi),
-            (-probes.expiry, above),
-            (-low, None if above is None or upper is None else -upper),
-        )
+        below = None if above is None or upper is None else -upper
+        ranges = Ranges(lo, np.maximum(lo, hi), -probes.expiry, above)
+        return _Candidates(ranges, (-low, below))
 
     def older_at_once(self, probes: Arrivals, compiled: bool, most: int) -> FoundPairs | None:
         """As :meth:`older`, all together; None if there are more than ``most`` pairs."""
@@ -307,8 +302,8 @@ class SubWindow:
             if single is not None:
                 return single
         counted = self._compared
-        bounds = self._older_bounds(probes)
-        found = self._kernel(probes, bounds, (0, len(probes)), most, compiled, True)
+        candidates = self._older_candidates(probes)
+        found = self._kernel(probes, candidates, (0, len(probes)), most, compiled, True)
         if found is None:
             self._compared = counted  # these comparisons will be repeated
             return None
@@ -317,60 +312,59 @@ class SubWindow:
         return self._named_pairs(probes, 0, found) if len(found) else no_pairs()
 
     def _search(
-        self, probes: Arrivals, bounds: _Bounds, compiled: bool, indexed: bool
+        self, probes: Arrivals, candidates: _Candidates, compiled: bool, indexed: bool
     ) -> Iterator[FoundPairs]:
         """Run the kernel, over fewer probes at a time where there are too many pairs.
 
-        ``indexed``: the index can serve these bounds.
+        ``indexed``: the index can serve these candidates.
         """
-        start, size = 0, len(probes)
-        while start < len(probes):
-            span = (start, min(len(probes), start + size))
+
+        def search(start: int, stop: int) -> Pairs | None:
             counted = self._compared
-            most = TUNING.pairs_per_message if span[1] - start > 1 else len(self)
-            found = self._kernel(probes, bounds, span, most, compiled, indexed)
+            most = TUNING.pairs_per_message if stop - start > 1 else len(self)
+            found = self._kernel(probes, candidates, (start, stop), most, compiled, indexed)
             if found is None:
                 self._compared = counted  # these comparisons will be repeated
-                size = max(1, (span[1] - start) // 2)
-                continue
+            return found
+
+        count, most = len(probes), TUNING.pairs_per_message
+        for found, start, _ in Steps(count).through(0, count, most, search, len):
+            assert found is not None, "a single probe may have any number of pairs"
             if len(found):
                 yield self._named_pairs(probes, start, found)
-            start = span[1]
 
     def _kernel(
         self,
         probes: Arrivals,
-        bounds: _Bounds,
+        candidates: _Candidates,
         span: tuple[int, int],
         most: int,
         compiled: bool,
         indexed: bool,
     ) -> Pairs | None:
-        rule, (start, stop) = self._rule, span
-        lo, hi = bounds.lo[start:stop], bounds.hi[start:stop]
-        candidates = int((hi - lo).sum())
-        if not candidates:
+        (start, stop), ranges = span, candidates.ranges
+        lo, hi = ranges.lo[start:stop], ranges.hi[start:stop]
+        count = int((hi - lo).sum())
+        if not count:
             return np.empty(0, np.int64)
-        capacity = min(candidates, most)
+        capacity = min(count, most)
         probe = Columns(
             [key[start:stop] for key in probes.keys],
             self._probe_validity(probes, start, stop),
-            *(None if b is None else b[start:stop] for b in bounds.probe),
+            *(None if b is None else b[start:stop] for b in (ranges.lower, ranges.upper)),
         )
+        stored = candidates.stored(self._keys, self._valid)
         if not compiled:
-            self._compared += candidates
-            return _live_pairs(lo, hi, probe, bounds.stored, capacity)
-        stored = Columns(self._keys, self._valid, *bounds.stored)
-        if self._index is not None and indexed:
-            self._index.update(self.first_entry, stored, probe)
-            found, compared = self._index.find(
-                self.first_entry, lo, hi, probe, stored, rule.constants, capacity
-            )
-            self._compared += compared
-            return found
-        self._compared += candidates
-        side = 1 - self.side
-        return pairs(rule.predicate, side, lo, hi, probe, stored, rule.constants, capacity)
+            stats = every_live(lo, hi, probe, stored, capacity)
+        else:
+            index, first = self._index if indexed else None, self.first_entry
+            if index is not None:
+                index.update(first, stored, probe)
+            stats = self._probe.search(index, first, lo, hi, probe, stored, capacity)
+            if index is not None:
+                index.learn(stats, first, len(self))
+        self._compared += stats.candidates
+        return stats.pairs
 
     def _probe_validity(
         self, probes: Arrivals, start: int, stop: int
@@ -516,22 +510,3 @@ class SinglePushProbe:
         # All neighbours are as near as they can be, so nothing has to be searched.
         low = min(max(-((first - lo) // stride), 0), count)
         return low, min(max(-((first - hi) // stride), 0), count)
-
-
-def _live_pairs(
-    lo: Indices,
-    hi: Indices,
-    probe: Columns,
-    stored: tuple[Array | None, Array | None],
-    capacity: int,
-) -> Pairs | None:
-    """Every pair of live tuples, whatever the predicate."""
-    every = every_pair(lo, hi, capacity)
-    if every is None or probe.lower is None or stored[0] is None:
-        return every
-    probing, entries = split(every)
-    live = stored[0][entries] > probe.lower[probing]
-    if probe.upper is not None and stored[1] is not None:
-        live &= stored[1][entries] < probe.upper[probing]
-    live_pairs: Pairs = every[live]
-    return live_pairs

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rule, no_pairs
+from penstock.blocks.window.steps import Steps
 from penstock.flows.network.network import Driver, Network, Paced, Sent, with_loads
 from penstock.flows.splitjoin.gathering import ALL_SECTIONS, STREAMS, Results, Stars
 from penstock.flows.sub_window import SubWindow
@@ -53,7 +54,7 @@ class ProcessingCores:
     def __init__(self, stars: Stars) -> None:
         self._stars = stars
         self.cores = tuple(ProcessingCore(stars) for _ in STREAMS)
-        self._step = TUNING.ranks_per_chunk
+        self._steps = Steps(TUNING.ranks_per_chunk)
 
     def results(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
         """The pairs of a chunk in these windows, in smaller steps where there are many pairs.
@@ -64,21 +65,21 @@ class ProcessingCores:
         if after - start == 1:
             yield from self._alone(chunk, windows)
             return
-        while start < after:
-            stop = min(after, start + self._step)
-            full = TUNING.pairs_per_message
+        full = TUNING.pairs_per_message
+
+        def search(start: int, stop: int) -> tuple[FoundPairs, FoundPairs] | None:
             most = full if stop - start > 1 else ANY_NUMBER
-            found = [self._found(chunk, side, windows, (start, stop), most) for side in (0, 1)]
-            if found[0] is None or found[1] is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            few = 4 * (len(found[0]) + len(found[1])) < full
-            if few and self._step < TUNING.ranks_per_chunk:
-                self._step *= 2
+            left, right = (
+                self._found(chunk, side, windows, (start, stop), most) for side in (0, 1)
+            )
+            return None if left is None or right is None else (left, right)
+
+        for found, _, stop in self._steps.through(
+            start, after, full, search, lambda found: len(found[0]) + len(found[1])
+        ):
+            assert found is not None, "a single event may have any number of pairs"
             for stream, core, pairs in zip(STREAMS, self.cores, found, strict=True):
-                assert pairs is not None
                 yield stream, core.with_stars(pairs, chunk.ranks, stop)
-            start = stop
 
     def _alone(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
         """The same for a single-tuple push, or a single punctuation, at the least latency."""

@@ -53,7 +53,6 @@ from penstock.blocks.join.matcher import (
     Matcher,
     Probes,
     RankedPairs,
-    StepwiseSearch,
     by_rank,
     ties,
 )
@@ -64,6 +63,7 @@ from penstock.blocks.join.output import (
     Unmatched,
     expiring,
 )
+from penstock.blocks.join.pair_search import StepwiseSearch
 from penstock.blocks.join.parallel_probe import CoreThreads, ParallelProbe
 from penstock.blocks.join.partner_search import FoundPairs, PartnerSearch
 from penstock.blocks.join.side import NO_KEYS, JoinSide, KeyValues
@@ -460,7 +460,7 @@ class JoinBlock:
         probes = self._each(
             lambda side: self._probes(side, admitted[side.index], keyed[side.index], ranks), large
         )
-        if self._parallel_probe is None or not self._parallel_probe.sweeps(probes):
+        if not (self._parallel_probe or self._search).sweeps(probes):
             self._each(lambda side: self._index(side, probes[side.index]), large)
         if self._parallel_probe is None:
             for found, start, stop in self._search.found(probes, ranks.count):

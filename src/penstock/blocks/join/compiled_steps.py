@@ -714,8 +714,7 @@ class BatchJoin(CompiledJoin):
         if not seen:
             return None
         if other.seqs is not None:
-            first = other.rows.first
-            lo, hi = other.entry_range(ranges[0] + first, ranges[1] + first)
+            lo, hi = other.entry_range(ranges[0], ranges[1])
             ranges = np.stack((lo, np.maximum(lo, hi)))
         return _InOrder(ranges, moved[0], moved[1])
 

@@ -53,6 +53,10 @@ class FirstPartnerSearch:
         self._left, self._right = sides
         self._room = SMALL_PART
 
+    def sweeps(self, probes: Sequence[Probes | None]) -> bool:
+        """False: in a sweep, a probe cannot pass over what an earlier one has settled."""
+        return False
+
     def found(
         self, probes: Sequence[Probes | None], count: int
     ) -> Iterator[tuple[RankedPairs, int, int]]:

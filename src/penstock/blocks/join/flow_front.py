@@ -19,6 +19,7 @@ from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, is_light
 from penstock.blocks.join.side import JoinSide, KeyValues
 from penstock.blocks.lateness import INPUT_BITS, Admitted, Ranks
+from penstock.blocks.window.live_ranges import numbered_ranges
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
@@ -151,10 +152,8 @@ class FlowFront:
         count = admitted.batch.num_rows
         if not count:
             keyed = KeyValues(None, [c.values.view()[:0] for c in side.columns], _none(side))
-        hi = (other.rows.next - other.newest) + ranks.seen[side.index]
-        lo = np.full(len(hi), other.rows.first, np.int64)
-        if isinstance(other.window, Rows):
-            lo = np.maximum(hi - other.window.size, lo)
+        ranges = numbered_ranges(other, ranks.seen[side.index])
+        lo, hi = ranges.lo + other.rows.first, ranges.hi + other.rows.first
         seqs = np.arange(side.rows.next - count, side.rows.next)
         own_ranks = ranks.tuples[side.index] + first
         low, times = admitted.low, admitted.times

@@ -13,25 +13,24 @@ import pyarrow as pa
 from penstock.blocks.join.partner_search import Rule
 from penstock.blocks.join.side import JoinSide, KeyValues
 from penstock.blocks.lateness import Admitted, Ranks
+from penstock.blocks.window.live_ranges import window_ranges
+from penstock.blocks.window.probe import Probe, every_live
 from penstock.blocks.window.punctuator import Ticks
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.merging import (
     live_total,
-    merge_pairs,
     name_pairs,
     places,
-    row_ranges,
     three,
-    time_ranges,
 )
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
 from penstock.kernels.probe.first_match import FirstMatches
-from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs, split
+from penstock.kernels.probe.nested_loop import Columns, Pairs
 from penstock.kernels.probe.sweep import Arrivals, sweep
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.sql.expressions import (
@@ -194,27 +193,17 @@ class Matcher:
         """
         other = self._sides[1 - side.index]
         new_here = admitted.batch.num_rows
-        low, upper = admitted.low, None
-        by_time = isinstance(other.window, Range) and not other.in_order
-        by_order = isinstance(other.window, Range) and other.in_order
-        if isinstance(other.window, Rows) and other.seqs is None:
-            lo, hi = np.empty_like(seen), np.empty_like(seen)
-            before = len(other.rows) - other.newest
-            row_ranges(seen, before, other.window.size, lo, hi)
-        elif by_order and other.seqs is None and low is not None:
-            lo, hi = self._candidate_ranges_in_order(side, other, admitted, seen)
-        else:
-            lo, hi, upper = self._candidate_ranges(side, other, admitted, seen, by_time)
+        ranges = window_ranges(other, seen, lambda: self._reach(side, admitted))
+        lo, hi = other.entry_range(ranges.lo, ranges.hi)
+        lower, upper = ranges.lower, ranges.upper
         numbers, at = np.arange(new_here, dtype=np.int64), ranks
         if keyed.passed is not None:
             numbers = keyed.passed
             at, lo, hi = ranks[numbers], lo[numbers], hi[numbers]
-            low = None if low is None else low[numbers]
+            lower = None if lower is None else lower[numbers]
             upper = None if upper is None else upper[numbers]
-        columns = Columns(
-            keyed.values, self._validity(side, keyed), *((low, upper) if by_time else (None, None))
-        )
-        stored = other.stored_columns(by_time, columns.upper is not None)
+        columns = Columns(keyed.values, self._validity(side, keyed), lower, upper)
+        stored = other.stored_columns(lower is not None, upper is not None)
         return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
 
     def index(self, side: JoinSide, probes: Probes) -> None:
@@ -224,43 +213,12 @@ class Matcher:
             other.entry_index.update(other.first_entry, probes.stored, probes.columns)
 
     @staticmethod
-    def _candidate_ranges_in_order(
-        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices
-    ) -> tuple[Indices, Indices]:
-        """The candidate range of each arriving tuple in a time window in order, as key indices."""
-        lo, hi = np.empty_like(seen), np.empty_like(seen)
-        assert admitted.low is not None and admitted.times is not None
-        upper = side.clock.nothing
-        if isinstance(side.window, Range):
-            upper = side.clock.expiry(admitted.times, side.window)
-        stored = other.expiry.view(), other.times.view()
-        before = len(other.rows) - other.newest
-        time_ranges(seen, before, admitted.low, upper, stored, lo, hi)
-        return lo, hi
-
-    @staticmethod
-    def _candidate_ranges(
-        side: JoinSide, other: JoinSide, admitted: Admitted, seen: Indices, by_time: bool
-    ) -> tuple[Indices, Indices, Ticks | None]:
-        """The candidate range of each arriving tuple, as indices of keys; and up to which time."""
-        hi = (other.rows.next - other.newest) + seen
-        lo = np.full(len(hi), other.rows.first, np.int64)
+    def _reach(side: JoinSide, admitted: Admitted) -> tuple[Ticks | None, Ticks | None]:
+        """What the expiry of a partner in a time window must be above, and its time below."""
         low, times = admitted.low, admitted.times
-        upper = None
-        if isinstance(other.window, Rows):
-            lo = np.maximum(hi - other.window.size, lo)
-        elif isinstance(other.window, Range) and times is not None and low is not None:
-            if isinstance(side.window, Range):
-                upper = side.clock.expiry(times, side.window)
-            # Of times out of order, the range is bounded by running extremes.
-            expiry, stamps = other.expiry.view(), other.times.view()
-            latest = np.maximum.accumulate(expiry) if by_time else expiry
-            lo += np.searchsorted(latest, low, side="right")
-            if upper is not None:
-                earliest = np.minimum.accumulate(stamps[::-1])[::-1] if by_time else stamps
-                hi = np.minimum(hi, other.rows.first + np.searchsorted(earliest, upper))
-        lo, hi = other.entry_range(lo, hi)
-        return lo, np.maximum(lo, hi), upper
+        if low is None or times is None or not isinstance(side.window, Range):
+            return low, None
+        return low, side.clock.expiry(times, side.window)
 
     @staticmethod
     def _validity(side: JoinSide, keyed: KeyValues) -> list[npt.NDArray[np.bool_] | None]:
@@ -288,7 +246,7 @@ class Matcher:
         tally.probed[side.index] += b - a
         candidates = live_total(probes.lo[a:b], probes.hi[a:b])
         capacity = candidates if most is None else min(candidates, most)
-        found = self._kernel(side, other, probes, a, b, capacity, candidates, tally)
+        found = self._kernel(other, probes, a, b, capacity, tally)
         if found is None:
             return None
         seqs, partners, which = named = three(len(found))
@@ -457,15 +415,7 @@ class Matcher:
             index.learn(stats, first, count)
 
     def _kernel(
-        self,
-        side: JoinSide,
-        other: JoinSide,
-        probes: Probes,
-        a: int,
-        b: int,
-        capacity: int,
-        candidates: int,
-        tally: Tally,
+        self, other: JoinSide, probes: Probes, a: int, b: int, capacity: int, tally: Tally
     ) -> Pairs | None:
         if capacity == 0 or a == b:
             return np.empty(0, np.int64)
@@ -473,25 +423,14 @@ class Matcher:
         columns, stored = probes.columns.part(a, b), probes.stored
         if self.in_range():
             index, first = other.entry_index, other.first_entry
+            probe = Probe(self.predicate, other.index, self._constants)
+            stats = probe.search(index, first, lo, hi, columns, stored, capacity)
             if index is not None:
-                stats = index.search(first, lo, hi, columns, stored, self._constants, capacity)
-                tally.comparisons += stats.candidates
                 tally.searches.append((index, stats, first, len(stored.keys[0])))
-                return stats.pairs
-            tally.comparisons += candidates
-            return pairs(
-                self.predicate, side.index, lo, hi, columns, stored, self._constants, capacity
-            )
-        tally.comparisons += candidates
-        every = every_pair(lo, hi, capacity)
-        if every is None or columns.lower is None or stored.lower is None:
-            return every
-        probing, partners = split(every)
-        live = stored.lower[partners] > columns.lower[probing]
-        if columns.upper is not None and stored.upper is not None:
-            live &= stored.upper[partners] < columns.upper[probing]
-        live_pairs: Pairs = every[live]
-        return live_pairs
+        else:
+            stats = every_live(lo, hi, columns, stored, capacity)
+        tally.comparisons += stats.candidates
+        return stats.pairs
 
     @property
     def kernels(self) -> tuple[str, str]:
@@ -556,67 +495,6 @@ class RankedPairs:
 
 
 NOTHING = RankedPairs(*(np.empty(0, np.int64) for _ in range(3)))
-
-
-def find_pairs(
-    matcher: Matcher,
-    sides: Sequence[JoinSide],
-    probes: Sequence[Probes | None],
-    start: int,
-    stop: int,
-    tally: Tally,
-) -> RankedPairs | None:
-    """The pairs of the events ranked ``start .. stop - 1``; None if they are too many.
-
-    Only the tally is changed, so threads may do this in parallel.
-    """
-    # A single event may have as many partners as the window holds; it cannot be split.
-    most = TUNING.pairs_per_step if stop - start > 1 else None
-    parts = []
-    for side in sides:
-        given = probes[side.index]
-        if given is None:
-            parts.append((NOTHING.left, NOTHING.right, NOTHING.ranks))
-            continue
-        pairs = matcher.match(side, given, start, stop, most, tally)
-        if pairs is None:
-            return None
-        parts.append(pairs)
-    (left, found_left, left_ranks), (right, found_right, right_ranks) = parts
-    if not len(right):
-        return RankedPairs(left, found_left, left_ranks)
-    if not len(left):
-        return RankedPairs(found_right, right, right_ranks)
-    merged = three(len(left) + len(right))
-    merge_pairs(parts[0], parts[1], merged)
-    return RankedPairs(*merged)
-
-
-class StepwiseSearch:
-    """Finds the pairs of a run in steps, each with a bounded number of pairs."""
-
-    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
-        self._matcher = matcher
-        self._sides = sides
-        self._step = TUNING.pairs_per_step
-
-    def found(
-        self, probes: Sequence[Probes | None], count: int
-    ) -> Iterator[tuple[RankedPairs, int, int]]:
-        """The pairs of ``count`` ranks, with the first rank of each piece and the one after it."""
-        start = 0
-        while start < count:
-            stop = min(count, start + self._step)
-            tally = Tally()
-            found = find_pairs(self._matcher, self._sides, probes, start, stop, tally)
-            if found is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            self._matcher.settle(tally)
-            if self._step < TUNING.pairs_per_step and len(found) * 4 < TUNING.pairs_per_step:
-                self._step *= 2
-            yield found, start, stop
-            start = stop
 
 
 def by_rank(parts: list[RankedPairs]) -> RankedPairs:

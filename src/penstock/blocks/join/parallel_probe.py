@@ -17,9 +17,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from penstock.blocks.join.matcher import Matcher, Probes, RankedPairs, Tally, find_pairs
+from penstock.blocks.join.matcher import Matcher, Probes, RankedPairs, Tally
+from penstock.blocks.join.pair_search import StretchSearch
 from penstock.blocks.join.side import JoinSide
 from penstock.blocks.run import Run
+from penstock.blocks.window.steps import Steps
 from penstock.tuning import TUNING
 
 T = TypeVar("T")
@@ -28,9 +30,6 @@ Ranks = npt.NDArray[np.float64]
 PARTS_EACH = 1
 """Parts per core: a slow core leaves the rest to the others."""
 SAMPLE = 64
-CROWDED = 64
-"""Comparisons per arrival from which on a lasting index, which adapts, is faster."""
-RUNS_TO_SKIP = 16
 
 
 class CoreThreads(Protocol):
@@ -74,29 +73,12 @@ class ParallelProbe:
         self, threads: CoreThreads, matcher: Matcher, sides: tuple[JoinSide, JoinSide]
     ) -> None:
         self._threads = threads
-        self._matcher = matcher
-        self._sides = sides
-        self._step = TUNING.pairs_per_step
-        self._sweeping: int | None = None
-        self._runs_to_skip = 0
+        self._stretches = StretchSearch(matcher, sides, threads.cores)
+        self._steps = Steps(TUNING.pairs_per_step)
 
     def sweeps(self, probes: list[Probes | None]) -> bool:
-        """Whether in this run each part makes an index of its own, and of one side alone.
-
-        That pays where the windows, which each part must begin with, are short beside it.
-        """
-        self._runs_to_skip = max(0, self._runs_to_skip - 1)
-        given = [p for p in probes if p is not None]
-        arrivals = sum(len(p.at) for p in given)
-        live = sum(int(p.hi[-1] - p.lo[-1]) for p in given if len(p.at))
-        pays = (
-            not self._runs_to_skip
-            and arrivals >= TUNING.smallest_part * self._threads.cores
-            and live * self._threads.cores <= TUNING.most_live_per_arrival * arrivals
-            and self._matcher.can_sweep(probes)
-        )
-        self._sweeping = max(TUNING.swept_arrivals, TUNING.swept_per_live * live) if pays else None
-        return pays
+        """Whether this run needs no lasting index: each part makes one of its own."""
+        return self._stretches.sweeps(probes)
 
     def runs(
         self, probes: list[Probes | None], count: int, gather: Callable[[RankedPairs], Run]
@@ -104,22 +86,19 @@ class ParallelProbe:
         """The rows of ``count`` ranks, in order, as many runs."""
         start = 0
         while start < count:
-            stop = min(count, start + self._threads.cores * self._step)
+            stop = min(count, start + self._threads.cores * self._steps.size)
             stretches = list(pairwise(self._bounds(probes, start, stop)))
             parts = self._share(probes, stretches, gather)
             for part, (a, b) in zip(parts, stretches, strict=True):
                 if part.run is None:
                     # The parts after it are repeated, in smaller steps, to bound memory.
-                    self._step = max(1, (b - a) // 2)
+                    self._steps.halve(b - a)
                     break
-                self._matcher.settle(part.tally)
-                if self._sweeping is not None and part.tally.comparisons > CROWDED * (b - a):
-                    self._runs_to_skip = RUNS_TO_SKIP
+                self._stretches.settle(part.tally, b - a)
                 self._threads.count(
                     part.core, part.tally.probed, len(part.run), part.tally.comparisons
                 )
-                if self._step < TUNING.pairs_per_step and len(part.run) * 4 < TUNING.pairs_per_step:
-                    self._step *= 2
+                self._steps.widen(len(part.run), TUNING.pairs_per_step)
                 start = b
                 if len(part.run):
                     yield part.run
@@ -143,27 +122,19 @@ class ParallelProbe:
     ) -> Callable[[int], _Part]:
         def work(core: int) -> _Part:
             tally = Tally()
-            found = self._found(probes, start, stop, tally)
+            found = self._stretches.found(probes, start, stop, tally)
             return _Part(core, None if found is None else gather(found), tally)
 
         return work
-
-    def _found(
-        self, probes: list[Probes | None], start: int, stop: int, tally: Tally
-    ) -> RankedPairs | None:
-        given = [p for p in probes if p is not None]
-        if self._sweeping is not None and stop - start > 1:
-            pairs = self._matcher.sweep(given, start, stop, TUNING.pairs_per_step, tally)
-            return None if pairs is None else RankedPairs(*pairs)
-        return find_pairs(self._matcher, self._sides, probes, start, stop, tally)
 
     def _bounds(self, probes: list[Probes | None], start: int, stop: int) -> list[int]:
         """Where to cut ranks, so that parts have about as many candidates and none is too long."""
         count = stop - start
         parts = min(self._threads.cores * PARTS_EACH, -(-count // TUNING.smallest_part))
-        parts = max(parts, -(-count // self._step))
-        if self._sweeping is not None:
-            parts = max(parts, -(-count // self._sweeping))
+        step = self._steps.size
+        parts = max(parts, -(-count // step))
+        if self._stretches.longest is not None:
+            parts = max(parts, -(-count // self._stretches.longest))
         even = np.linspace(start, stop, parts + 1)
         if parts > 1:
             ranks, work = _estimated_work(probes, start, stop)
@@ -172,8 +143,8 @@ class ParallelProbe:
         bounds = [start]
         for cut in cuts[1:]:
             # Where candidates are few, a part may still have more ranks than a step.
-            while cut - bounds[-1] > self._step:
-                bounds.append(bounds[-1] + self._step)
+            while cut - bounds[-1] > step:
+                bounds.append(bounds[-1] + step)
             if cut > bounds[-1]:
                 bounds.append(cut)
         return bounds

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from penstock.blocks.run import Share
 from penstock.blocks.state import BlockState
+from penstock.blocks.window.live_ranges import expired
 from penstock.blocks.window.punctuator import Clock, Punctuator, Ticks
 from penstock.blocks.window.stored_columns import Buffer, RowStore
 from penstock.kernels.expressions.evaluate import evaluate_each, select
@@ -309,9 +310,10 @@ class JoinSide:
         return int(self.dropped[0])
 
     def entry_range(self, lo: Indices, hi: Indices) -> tuple[Indices, Indices]:
-        """From sequence numbers to indices of keys."""
+        """From indices of tuples to indices of keys."""
         if self.seqs is None:
-            return lo - self.rows.first, hi - self.rows.first
+            return lo, hi
+        lo, hi = lo + self.rows.first, hi + self.rows.first
         if self.share is not None and self.filter == TRUE and self.origin is None:
             first = int(self.share.before(np.array([self.rows.first]))[0])
             return self.share.before(lo) - first, self.share.before(hi) - first
@@ -347,10 +349,7 @@ class JoinSide:
             return max(self.rows.first, self.rows.next - self.window.size)
         if isinstance(self.window, Range):
             expiry, punctuation = self.expiry.view(), self._passed(others)
-            if self.in_order:
-                return self.rows.first + int(expiry.searchsorted(punctuation, side="right"))
-            live = expiry > punctuation
-            return self.rows.first + (int(live.argmax()) if live.any() else len(live))
+            return self.rows.first + expired(expiry, punctuation, self.in_order)
         return self.rows.first
 
     def _passed(self, others: Sequence[JoinSide]) -> int | float:

@@ -78,10 +78,11 @@ from penstock.blocks.multiway.compiled_step import SingleMultiway
 from penstock.blocks.multiway.design_revision import DesignRevision
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.ranks import Ranks
-from penstock.blocks.multiway.stage import Entries, Ranges, Reading, Stage, window_ranges
+from penstock.blocks.multiway.stage import Entries, Reading, Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
+from penstock.blocks.window.live_ranges import Ranges, timed_ranges, window_ranges
 from penstock.blocks.window.punctuator import Clock, Ticks
 from penstock.kernels.compiled import loader
 from penstock.kernels.expressions.evaluate import select
@@ -685,13 +686,10 @@ class MultiwayBlock:
             return Ranges(lo, np.maximum(lo, hi))
         lower = functools.reduce(np.maximum, (one.times.view()[at] for one, at in timed))
         upper = functools.reduce(np.minimum, (one.expiry.view()[at] for one, at in timed))
-        if not side.in_order:
-            return Ranges(lo, np.maximum(lo, hi), lower, upper)
         first = len(side.rows) - side.newest + start
         entries = slice(first, first + stop - start)
-        lo = np.maximum(lo, side.expiry.view()[entries].searchsorted(lower, side="right"))
-        hi = np.minimum(hi, side.times.view()[entries].searchsorted(upper))
-        return Ranges(lo, np.maximum(lo, hi))
+        stored = side.expiry.view()[entries], side.times.view()[entries]
+        return timed_ranges(Ranges(lo, hi), (lower, upper), stored, side.in_order)
 
     def _unexpired(self, arrived: Arrived, stage: Stage, made: Combinations) -> Combinations:
         """Leave out combinations whose new tuple came too late for a member of a time window.

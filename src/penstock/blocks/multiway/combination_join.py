@@ -44,9 +44,11 @@ from penstock.blocks.join.output import (
 )
 from penstock.blocks.join.side import JoinSide
 from penstock.blocks.multiway.combination_search import Arrived, known
-from penstock.blocks.multiway.stage import Entries, KeyStore, Ranges, Stage, window_ranges
+from penstock.blocks.multiway.stage import Entries, KeyStore, Stage
 from penstock.blocks.state import BlockState
+from penstock.blocks.window.live_ranges import Ranges, window_ranges
 from penstock.blocks.window.punctuator import Clock, Ticks
+from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -333,7 +335,7 @@ class CombinationJoin:
         self._failures = failures
         self._note = note
         self._keys: KeyStore | None = None
-        self._step = TUNING.pairs_per_step
+        self._steps = Steps(TUNING.pairs_per_step)
 
     def program(self, stage: Stage, kernel: str) -> None:
         """Take another condition; window sizes may have changed too."""
@@ -377,18 +379,21 @@ class CombinationJoin:
         self.window.append(formed, self._expiries)
         if self._keys is not None:
             self._store_keys(self._keys, formed.members, len(formed), self._failures)
-        while start * PHASES < bound:
-            stop = min(-(-bound // PHASES), start + self._step)
+
+        def before(stop: int) -> int:
+            return base + int(np.searchsorted(formed.moments, min(bound, stop * PHASES)))
+
+        def search(start: int, stop: int) -> tuple[Indices, Indices, Indices] | None:
+            return self._pairs(first, before(stop), start, stop)
+
+        last, most = -(-bound // PHASES), TUNING.pairs_per_step
+        for found, begin, stop in self._steps.through(
+            start, last, most, search, lambda found: len(found[0])
+        ):
+            assert found is not None, "a single event may have any number of pairs"
             part = min(bound, stop * PHASES)
-            after = base + int(np.searchsorted(formed.moments, part))
-            found = self._pairs(first, after, start, stop)
-            if found is None:
-                self._step = max(1, (stop - start) // 2)
-                continue
-            if self._step < TUNING.pairs_per_step and len(found[0]) * 4 < TUNING.pairs_per_step:
-                self._step *= 2
-            yield self._settled(*found, part), start, part
-            first, start = after, stop
+            yield self._settled(*found, part), begin, part
+            first = before(stop)
 
     def finish(self) -> None:
         """Let go of what has ended."""

@@ -23,23 +23,24 @@ import pyarrow as pa
 from penstock.blocks.join.matcher import constant_of
 from penstock.blocks.join.side import JoinSide, KeyColumn, key_values
 from penstock.blocks.run import Share
+from penstock.blocks.window.live_ranges import Ranges
+from penstock.blocks.window.probe import Probe, every_live
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures, Vector
-from penstock.kernels.merging import live_total, row_ranges, time_ranges
+from penstock.kernels.merging import live_total
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.keys import comparison_key, native_values
 from penstock.kernels.predicate.overflow import stays_in_range
 from penstock.kernels.predicate.predicate import Key, KeyOperand, Predicate, has_arithmetic
 from penstock.kernels.probe.buckets import gathered
 from penstock.kernels.probe.entry_index import EntryIndex
-from penstock.kernels.probe.nested_loop import Columns, Pairs, every_pair, pairs
+from penstock.kernels.probe.nested_loop import Columns, Pairs
 from penstock.program.choose.probe_order import ProbeStage
 from penstock.sql.expressions import TRUE, Column, Expression, conjunction, rebuild, walk
 from penstock.sql.rules.split_join_predicate import compiles
 from penstock.streams.batches import opened, take, without_columns
-from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -162,15 +163,14 @@ class KeyStore:
         None instead of pairs if there are more than ``capacity``.
         """
         index, lo, hi = self.index, ranges.lo, ranges.hi
-        if index is None:
-            side = 1 - self.stored_side
-            found = pairs(self.predicate, side, lo, hi, probe, stored, constants, capacity)
-            return found, live_total(lo, hi)
-        with self._changing:
-            index.update(self.dropped, stored, probe)
-        stats = index.search(self.dropped, lo, hi, probe, stored, constants, capacity)
-        with self._changing:
-            index.learn(stats, self.dropped, len(stored.keys[0]))
+        if index is not None:
+            with self._changing:
+                index.update(self.dropped, stored, probe)
+        search = Probe(self.predicate, self.stored_side, constants).search
+        stats = search(index, self.dropped, lo, hi, probe, stored, capacity)
+        if index is not None:
+            with self._changing:
+                index.learn(stats, self.dropped, len(stored.keys[0]))
         return stats.pairs, stats.candidates
 
     @property
@@ -485,8 +485,9 @@ class Stage:
         masks = self._validity(probe_side, valid, len(ranges.lo))
         columns = Columns(values, masks, ranges.lower, ranges.upper)
         if not self._in_range(keys, values, valid):
-            note(candidates)
-            return _live_pairs(ranges, stored, capacity), self._everything
+            every = every_live(ranges.lo, ranges.hi, columns, stored, capacity)
+            note(every.candidates)
+            return every.pairs, self._everything
         found, compared = keys.find(ranges, columns, stored, self.constants, capacity)
         note(compared)
         return found, self._residual
@@ -551,61 +552,3 @@ class Stage:
             return None if column.low is None or column.high is None else (column.low, column.high)
 
         return stays_in_range(self.predicate.condition, self.predicate.constants, bounds)
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """The candidates of each combination: indices ``lo .. hi - 1`` of a window's entries.
-
-    Where times are out of order, ``lower`` is what their expiry must be above, and ``upper`` what
-    their time must be below.
-    """
-
-    lo: Indices
-    hi: Indices
-    lower: npt.NDArray[Any] | None = None
-    upper: npt.NDArray[Any] | None = None
-
-
-def window_ranges(
-    side: JoinSide, seen: Indices, reach: Callable[[], tuple[npt.NDArray[Any], Any]]
-) -> Ranges:
-    """The candidates of combinations in a window, as indices of its tuples.
-
-    ``seen`` are how many of the batch's tuples of the window each combination may see; ``reach``
-    gives, for a time window, what the expiry of a tuple must be above and what its time must be
-    below, or None.
-    """
-    before = len(side.rows) - side.newest
-    lo, hi = np.empty_like(seen), np.empty_like(seen)
-    if isinstance(side.window, Rows):
-        row_ranges(seen, before, side.window.size, lo, hi)
-        return Ranges(lo, hi)
-    if not isinstance(side.window, Range):
-        return Ranges(np.zeros_like(seen), before + seen)
-    lower, upper = reach()
-    expiry, times = side.expiry.view(), side.times.view()
-    if side.in_order:
-        bound = side.clock.nothing if upper is None else upper
-        time_ranges(seen, before, lower, bound, (expiry, times), lo, hi)
-        return Ranges(lo, hi)
-    # Of times out of order, the range is bounded by running extremes.
-    hi = before + seen
-    lo = np.searchsorted(np.maximum.accumulate(expiry), lower, side="right")
-    if upper is not None:
-        earliest = np.minimum.accumulate(times[::-1])[::-1]
-        hi = np.minimum(hi, np.searchsorted(earliest, upper))
-    return Ranges(lo, np.maximum(lo, hi), lower, upper)
-
-
-def _live_pairs(ranges: Ranges, stored: Columns, capacity: int) -> Pairs | None:
-    """All pairs of a combination and a live entry; None if there are too many."""
-    every = every_pair(ranges.lo, ranges.hi, capacity)
-    if every is None or ranges.lower is None or stored.lower is None:
-        return every
-    probing, entries = every >> 32, every & 0xFFFFFFFF
-    live = stored.lower[entries] > ranges.lower[probing]
-    if ranges.upper is not None and stored.upper is not None:
-        live &= stored.upper[entries] < ranges.upper[probing]
-    found: Pairs = every[live]
-    return found

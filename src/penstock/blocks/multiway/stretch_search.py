@@ -8,6 +8,7 @@ other or at the same time, and what they give, one behind the other, is in outpu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from penstock.blocks.multiway.combination_search import (
     in_output_order,
 )
 from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.window.steps import Steps
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.program.choose.probe_order import ProbeOrder
@@ -76,7 +78,7 @@ class StretchSearch:
         self._begin = begin or program.begin
         self._put_together = put_together
         self._inputs = range(len(program.sides)) if inputs is None else inputs
-        self._step = TUNING.pairs_per_step
+        self._steps = Steps(TUNING.pairs_per_step)
         self.comparisons = 0
         self.probed = [0 for _ in program.sides]
         """Of each origin, how many arrivals have probed."""
@@ -96,20 +98,13 @@ class StretchSearch:
 
         None for the latter: there are more of the first rank.
         """
-        while start < stop:
-            end = min(stop, start + self._step)
-            found = self.stretch(arrived, start, end)
-            if found is None and end - start > 1:
-                self._step = max(1, (end - start) // 2)
-                continue
+        search, most = partial(self.stretch, arrived), TUNING.pairs_per_step
+        for found, first, after in self._steps.through(start, stop, most, search, len):
             if found is None:
-                for one in self.one(arrived, start):
-                    yield one, start, None
+                for one in self.one(arrived, first):
+                    yield one, first, None
                 found = self._put_together((), len(self._program.sides))
-            elif self._step < TUNING.pairs_per_step and len(found) * 4 < TUNING.pairs_per_step:
-                self._step *= 2
-            yield found, start, end
-            start = end
+            yield found, first, after
 
     def stretch(self, arrived: Arrived, start: int, stop: int) -> Combinations | None:
         """The combinations of the arrivals ranked ``start .. stop - 1``; None if too many."""

@@ -216,24 +216,6 @@ class EntryIndex:
 
     # -- probing ----------------------------------------------------------------------------
 
-    def find(
-        self,
-        first: int,
-        lo: Indices,
-        hi: Indices,
-        probe: Columns,
-        stored: Columns,
-        constants: Sequence[np.generic],
-        capacity: int,
-    ) -> tuple[Pairs | None, int]:
-        """The matching pairs, by probe and stored index, and the number of candidates.
-
-        None instead of pairs if there are more than ``capacity``.
-        """
-        stats = self.search(first, lo, hi, probe, stored, constants, capacity)
-        self.learn(stats, first, len(stored.keys[0]))
-        return stats.pairs, stats.candidates
-
     def search(
         self,
         first: int,
@@ -244,7 +226,11 @@ class EntryIndex:
         constants: Sequence[np.generic],
         capacity: int,
     ) -> SearchStats:
-        """As :meth:`find`, but changes nothing: threads may search at the same time."""
+        """The matching pairs, by probe and stored index, and what the search tells.
+
+        None instead of pairs if there are more than ``capacity``. Nothing is changed: threads may
+        search at the same time.
+        """
         parts: list[Pairs] = []
         segments, candidates, most = self.segments, 0, 0
         probes = ordered_probes(self._kinds, segments, lo, hi, probe)
@@ -306,7 +292,7 @@ class EntryIndex:
         constants: Sequence[np.generic],
         capacity: int,
     ) -> tuple[Pairs | None, int]:
-        """As :meth:`find`, in one segment only; pairs are in any order."""
+        """As :meth:`search`, in one segment only: the pairs, in any order, and the candidates."""
         probes = ordered_probes(self._kinds, [segment], lo, hi, probe)
         kernel = self._kernel(probe, stored)
         return self._search_segment(kernel, segment, 0, probes, constants, capacity)

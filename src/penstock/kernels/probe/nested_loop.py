@@ -116,6 +116,24 @@ def every_pair(lo: Indices, hi: Indices, capacity: int) -> Pairs | None:
     return every
 
 
+def live_pairs(
+    lo: Indices, hi: Indices, probe: Columns, stored: Columns, capacity: int
+) -> Pairs | None:
+    """All pairs of a probe and a live tuple, whatever the predicate; None if too many candidates.
+
+    Of a tuple out of time order, its times say whether it is live.
+    """
+    every = every_pair(lo, hi, capacity)
+    if every is None or probe.lower is None or stored.lower is None:
+        return every
+    probing, entries = split(every)
+    live = stored.lower[entries] > probe.lower[probing]
+    if probe.upper is not None and stored.upper is not None:
+        live &= stored.upper[entries] < probe.upper[probing]
+    found: Pairs = every[live]
+    return found
+
+
 def split(pairs: Pairs) -> tuple[Indices, Indices]:
     """The probes and the stored tuples of pairs, by index.
 
