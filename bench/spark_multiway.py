@@ -26,8 +26,6 @@ from bench.spark_runs import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from bench.spark_runs import Stored
@@ -65,9 +63,7 @@ def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str,
         streams = dict(zip(NAMES, stored, strict=True))
         frames = {name: stream.read(spark) for name, stream in streams.items()}
         text = BAND.format(window=WINDOW)
-        made = run_to_end(
-            pss.sql(text, frames, order_by="ts", cores=CORES), path / "checkpoint"
-        )
+        made = run_to_end(pss.sql(text, frames, order_by="ts", cores=CORES), path / "checkpoint")
         rows, late = made.total("rows_out"), made.total("late")
         held = made.progress[-1]["observedMetrics"]["penstock"].held
         expected = embedded_count(streams, text, held)
