@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def normal_shares(streams: int, mean: float, deviation: float) -> list[float]:
     """The share of the arrivals that each stream has: the normal distribution within limits."""
     ends = [0.5 + i for i in range(streams + 1)]
     below = [0.5 * (1 + math.erf((end - mean) / deviation / math.sqrt(2))) for end in ends]
-    parts = [high - low for low, high in zip(below, below[1:], strict=False)]
+    parts = [high - low for low, high in pairwise(below)]
     return [part / sum(parts) for part in parts]
 
 

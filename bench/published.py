@@ -45,7 +45,7 @@ CIRCULAR_SIX = (
 # Intermediate results in a stage buffer, three streams, 0.1 %: on average, and at most.
 STAGE_BUFFER_MEAN = Published("average", 3, 0.7, "Najafi 2019 §6.5.1")
 STAGE_BUFFER_MOST = Published("most", 3, 50, "Najafi 2019 §6.5.1")
-# Pairs that a stash of 2^5 slots has after its warm-up; and arrivals until windows of 2^15 are full.
+# Pairs that a stash of 2^5 slots has after its warm-up; arrivals until windows of 2^15 are full.
 STASH_PAIRS = Published("pairs in the stash", 1, 19, "Najafi 2019 §6.5.2")
 STASH_WARM_UP = Published("end of the warm-up", 1, 100_000, "Najafi 2019 §6.5.2")
 # How many times lower the rate is with 2^16 slots than with 2^12, after the first expiration.

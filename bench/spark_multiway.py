@@ -1,7 +1,9 @@
 """Joins of three streaming DataFrames: Penstock on Spark, and stock Spark, in the same run.
 
 The band join is that of :mod:`bench.spark_joins` with a third stream, U(c int32, d float32), beside
-S: windows of the last 2^14 tuples, 1 M rows a trigger. Spark refuses it. The equi-join has one key
+S: windows of the last 2^14 tuples, 1 M rows a trigger. Spark refuses it. The join of two of the
+streams runs by turns with it; the processor's time of both, of the JVM and all workers over a whole
+run, stands beside the time on the clock. The equi-join has one key
 for all three streams (1 M keys), 1 ms between tuples of a stream, and windows of 60 seconds; for
 Spark it is a chain of two joins with the same conditions on times.
 
@@ -11,6 +13,8 @@ compared with that of the embedded engine (band) or of Spark (equi-join).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.spark_joins import band_streams, breakdown, embedded_count, equal_streams
@@ -19,6 +23,7 @@ from bench.spark_runs import (
     Triggers,
     folder,
     median,
+    processor_seconds,
     run_to_end,
     spark_session,
     stock_session,
@@ -32,11 +37,12 @@ if TYPE_CHECKING:
 
 WINDOW = 1 << 14
 NAMES = ("r", "s", "u")
-BAND = (
-    "SELECT r.id, s.id, u.id FROM r [ROWS {window}] "
-    "JOIN s [ROWS {window}] "
-    "ON r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10 "
-    "JOIN u [ROWS {window}] "
+TWO = (
+    f"SELECT r.id, s.id FROM r [ROWS {WINDOW}] JOIN s [ROWS {WINDOW}] "
+    "ON r.x BETWEEN s.a - 10 AND s.a + 10 AND r.y BETWEEN s.b - 10 AND s.b + 10"
+)
+THREE = (
+    f"{TWO.replace('s.id', 's.id, u.id')} JOIN u [ROWS {WINDOW}] "
     "ON s.a BETWEEN u.c - 10 AND u.c + 10 AND s.b BETWEEN u.d - 10 AND u.d + 10"
 )
 EQUAL = (
@@ -53,28 +59,61 @@ def in_reach(left: str, right: str) -> str:
     )
 
 
-def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str, Any]:
-    """Our rate, and the breakdown of a trigger's time."""
-    import penstock.spark as pss
-
+def band(spark: SparkSession, rows_per_trigger: int, triggers: int, times: int) -> dict[str, Any]:
+    """Our rates for three streams and for two, by turns; the first run of each warms up the JVM."""
+    runs: dict[str, list[Measured]] = {TWO: [], THREE: []}
     with folder() as path:
         columns = (("x", "y"), ("a", "b"), ("c", "d"))
-        stored = band_streams(path, rows_per_trigger // 3, triggers, columns)
-        streams = dict(zip(NAMES, stored, strict=True))
-        frames = {name: stream.read(spark) for name, stream in streams.items()}
-        text = BAND.format(window=WINDOW)
-        made = run_to_end(pss.sql(text, frames, order_by="ts", cores=CORES), path / "checkpoint")
-        rows, late = made.total("rows_out"), made.total("late")
-        held = made.progress[-1]["observedMetrics"]["penstock"].held
-        expected = embedded_count(streams, text, held)
-        assert (rows, late) == (expected, 0), f"{rows} rows, but the embedded engine has {expected}"
-        source = run_to_end(read_all(spark, stored), path / "source")
+        streams = {
+            text: band_streams(path / f"{n}", rows_per_trigger // n, triggers, columns[:n])
+            for text, n in ((TWO, 2), (THREE, 3))
+        }
+        for number in range(times):
+            for text, stored in streams.items():
+                runs[text].append(
+                    measured(spark, text, stored, path / f"run {len(stored)} {number}")
+                )
+        source = run_to_end(read_all(spark, streams[THREE]), path / "source")
+        two, three = (together(run.made for run in found[1:]) for found in runs.values())
+        pairs = zip(runs[TWO][1:], runs[THREE][1:], strict=True)
         return {
             "window": WINDOW,
-            "rows": rows,
-            "rows_per_second": made.rate(),
-            "seconds": breakdown(made, source),
+            "rows": runs[THREE][0].made.total("rows_out"),
+            "rows_per_second": three.rate(),
+            "rows_per_second of two streams": two.rate(),
+            "rows per second of the processor": {
+                name: median(run.by_processor_time for run in runs[text][1:])
+                for name, text in (("three", THREE), ("two", TWO))
+            },
+            "times two streams": median(
+                b.made.rate()["median"] / a.made.rate()["median"] for a, b in pairs
+            ),
+            "seconds": breakdown(three, source),
         }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run to its end, and the rows of its input for each second of the processor."""
+
+    made: Triggers
+    by_processor_time: float
+
+
+def measured(spark: SparkSession, text: str, stored: tuple[Stored, ...], path: Path) -> Measured:
+    """A run of a band join; an error if the embedded engine has other rows."""
+    import penstock.spark as pss
+
+    streams = dict(zip(NAMES, stored, strict=False))
+    frames = {name: stream.read(spark) for name, stream in streams.items()}
+    start = processor_seconds()
+    made = run_to_end(pss.sql(text, frames, order_by="ts", cores=CORES), path)
+    spent = processor_seconds() - start
+    rows, late = made.total("rows_out"), made.total("late")
+    held = made.progress[-1]["observedMetrics"]["penstock"].held
+    expected = embedded_count(streams, text, held)
+    assert (rows, late) == (expected, 0), f"{rows} rows, but the embedded engine has {expected}"
+    return Measured(made, sum(one["numInputRows"] for one in made.progress) / spent)
 
 
 def read_all(spark: SparkSession, streams: tuple[Stored, ...]) -> DataFrame:
@@ -139,6 +178,6 @@ def run() -> dict[str, Any]:
     """The figures of both joins."""
     with spark_session() as spark:
         return {
-            "band, 1 M rows a trigger": band(spark, 999_999, 8),
+            "band, 1 M rows a trigger": band(spark, 999_996, 6, 3),
             "equal, 600 K rows a trigger": equal(spark, 600_000, 6, 3),
         }
