@@ -47,13 +47,14 @@ class Size:
     batch: int = 1 << 14
     single: int = 300
     """Arrivals for which stage buffers are measured."""
-    activity: int = 1 << 17
-    """Arrivals for which a small stash is watched."""
+    activity: int = 1 << 19
+    """Arrivals for which a small stash is watched at most, until it has recovered once."""
 
     def scaled(self, streams: int, mp: float, kernel: str | None) -> Workload:
         """A workload with windows of 2^14, or with smaller ones and as many probes."""
         smaller = self.smaller
-        batch = max(1, self.batch // smaller)
+        # An index takes so little time that a small batch would measure the calls around it.
+        batch = self.batch * (8 if kernel != "nested-loop" and mp < 5e-5 else 1) // smaller
         return Workload(streams, mp * smaller, (1 << 14) // smaller, batch, kernel)
 
 
@@ -242,13 +243,14 @@ class Watched:
             text = joined(3, f"[ROWS {load.window}]", "v")
             self.query = self.engine.install(text, kernel=load.kernel)
 
-    def run(self, arrivals: int, note: Callable[[int, Watched, Clocks], None]) -> None:
-        """Take arrivals batch by batch, and let each be noted."""
+    def run(self, arrivals: int, note: Callable[[int, Watched, Clocks], bool | None]) -> None:
+        """Take arrivals batch by batch, and let each be noted; True: that is enough."""
         with self.engine:
             for start in range(0, arrivals, self._load.batch):
                 clocks = Clocks()
                 clocks.measure(self.engine, self.query, self._source.take(self._load.batch))
-                note(start + self._load.batch, self, clocks)
+                if note(start + self._load.batch, self, clocks):
+                    return
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -266,9 +268,10 @@ def activity(size: Size) -> dict[str, Any]:
     load = DesignLoad(pairs / window**2, window=window, batch=32, room=slots)
     samples: Figures = []
     before = np.zeros(slots, np.bool_)
+    after, since = 64, 0  # samples after the recovery
 
-    def note(arrivals: int, watched: Watched, clocks: Clocks) -> None:
-        nonlocal before
+    def note(arrivals: int, watched: Watched, _: Clocks) -> bool:
+        nonlocal before, since
         assert isinstance(watched.stash, Stash)
         bits, figures = watched.stash.valid_bits, watched.figures
         samples.append(
@@ -280,14 +283,16 @@ def activity(size: Size) -> dict[str, Any]:
             }
         )
         before = bits.copy()
+        since += figures["recoveries"] > 0
+        return since > after
 
     Watched(load, published=True).run(size.activity, note)
     first = next((i for i, sample in enumerate(samples) if not sample["valid"]), len(samples) // 2)
     return {
         "window": window,
         "size": slots,
-        "samples": samples[::16],
-        "around_the_first_overwrite": samples[max(0, first - 64) : first + 128],
+        "samples": samples[:: max(1, len(samples) // 64)],
+        "around_the_first_overwrite": samples[max(0, first - 64) :],
     }
 
 

@@ -118,7 +118,7 @@ def by_origin(entries: Entries, cpu: str) -> Drawn:
     series = lines((f"{percent(e):g} %", rate(e, e["mean"] or 0)) for e in every)
     title = "Six streams by the origin of tuples, deviation 1 (Fig. 6.5.3)"
     yield "origin", Plot(title, MEAN, RATE, series, subtitle)
-    subtitle = joined(cpu, "the first stage", CHUNKS, "“uniform” at 0")
+    subtitle = joined("the first stage", CHUNKS, "“uniform” at 0")
     named = (
         (f"{percent(e):g} %", Point(e["mean"] or 0, e["stage_buffers"][0]["most"])) for e in every
     )
@@ -135,8 +135,7 @@ def by_origin(entries: Entries, cpu: str) -> Drawn:
         for number, buffer in enumerate(e["stage_buffers"])
     )
     title = f"Stage buffers on average, {highest:g} %, deviation 1 (Fig. 6.5.7)"
-    subtitle = joined(cpu, CHUNKS)
-    yield "origin-stages", Plot(title, Axis("stage"), Axis(RESULTS), lines(named), subtitle)
+    yield "origin-stages", Plot(title, Axis("stage"), Axis(RESULTS), lines(named), CHUNKS)
 
 
 def by_deviation(entries: Entries, cpu: str) -> Drawn:
@@ -157,8 +156,7 @@ def stage_buffers(entries: Entries, cpu: str) -> Drawn:
         for name, key in (("average", "mean"), ("most", "most"))
     )
     title = "Stage buffer of the first of six stages (Fig. 6.5.1)"
-    subtitle = joined(cpu, CHUNKS)
-    yield "stage-buffer", Plot(title, PROBABILITY, Axis(RESULTS), lines(named), subtitle)
+    yield "stage-buffer", Plot(title, PROBABILITY, Axis(RESULTS), lines(named), CHUNKS)
     named = (
         (name, Point(number + 1, buffer[key]))
         for e in entries
@@ -195,7 +193,7 @@ def stash_activity(entry: dict[str, Any], cpu: str) -> Drawn:
     stored = [Point(s["arrivals"], slot) for s in near for slot in s["stored"]]
     series = [
         Series("slot stored", stored),
-        Series("valid bits", [Point(s["arrivals"], s["fill"]) for s in near]),
+        Series("valid bits", [Point(s["arrivals"], s["fill"]) for s in near[::8]]),
     ]
     title = "Slots that are stored before, in and after the invalid state (Fig. 6.3.1)"
     marks = changes(near)
@@ -285,6 +283,6 @@ def parallel(entries: Entries, cpu: str) -> Drawn:
     ours = [Point(e["cores"], e["tuples_per_second"]) for e in entries if percent(e) == 0.001]
     theirs = [Point(number.cores, number.value) for number in published.PARALLEL]
     title = "Parallel-MJ by global join cores, 0.001 % (Fig. 6.5.13)"
-    subtitle = joined(cpu, "2 processors; published: an FPGA, §6.5.3")
+    subtitle = joined(cpu, "published: an FPGA, §6.5.3")
     series = [Series("parallel", ours), Series("published", theirs)]
     yield "parallel-cores", Plot(title, CORES, y, series, subtitle)
