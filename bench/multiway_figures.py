@@ -262,7 +262,8 @@ class Watched:
 def activity(size: Size) -> dict[str, Any]:
     """Fig. 6.5.9 and 6.3.1: how a small stash fills, is overwritten and recovers.
 
-    Windows of 2^10, 2^5 slots, and 19 live pairs on average, as the text says.
+    Windows of 2^10, 2^5 slots, and 19 live pairs on average, as the text says. ``stored`` are the
+    slots whose valid bit was set since the sample before; one that is overwritten keeps its bit.
     """
     window, slots, pairs = 1 << 10, 1 << 5, 19
     load = DesignLoad(pairs / window**2, window=window, batch=32, room=slots)

@@ -192,10 +192,10 @@ def stash_activity(entry: dict[str, Any], cpu: str) -> Drawn:
     near = entry["around_the_first_overwrite"]
     stored = [Point(s["arrivals"], slot) for s in near for slot in s["stored"]]
     series = [
-        Series("slot stored", stored),
+        Series("bit set", stored),
         Series("valid bits", [Point(s["arrivals"], s["fill"]) for s in near[::8]]),
     ]
-    title = "Slots that are stored before, in and after the invalid state (Fig. 6.3.1)"
+    title = "Valid bits that are set around the invalid state (Fig. 6.3.1)"
     marks = changes(near)
     x = Axis("arrivals since the first that is shown")
     start = near[0]["arrivals"]
