@@ -56,7 +56,7 @@ def test_rates_are_beside_the_published_ones(plots: dict[str, Plot]) -> None:
         100,
     ]
     cores = lines(plots, "parallel-cores")
-    assert [p.x for p in cores["parallel"]] == [1, 2, 4]
+    assert [p.x for p in cores["by the clock"]] == [1, 2, 4]
     assert cores["published"][0] == Point(1, 5_970)
     assert cores["published"][-1] == Point(128, 763_000)
     shown = lines(plots, "stash-match-probability")
