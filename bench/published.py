@@ -34,3 +34,29 @@ WID_CIRCUIT = Published("circuit", 61, 157e6, "Oge et al. 2013 §VI-A")
 WID_NETWORK = Published("circuit behind its network", 61, 6e6, "Oge et al. 2013 §VI-B")
 # Records per second of window aggregates, in order.
 LIGHTSABER = Published("LightSaber", 16, 470e6, "Theodorakis et al. 2020, abstract")
+# Tuples per second of all streams, Circular-MJ with nested loops, windows of 2^14, on an FPGA at
+# 100 MHz: six streams, by match probability; at 0.1 % while the windows fill.
+CIRCULAR_SIX = (
+    (1e-6, Published("Circular-MJ", 6, 10_000, "Najafi 2019 §6.5.1")),
+    (1e-5, Published("Circular-MJ", 6, 7_000, "Najafi 2019 §6.5.1")),
+    (1e-4, Published("Circular-MJ", 6, 1_000, "Najafi 2019 §6.5.1")),
+    (1e-3, Published("Circular-MJ", 6, 100, "Najafi 2019 §6.5.1")),
+)
+# Intermediate results in a stage buffer, three streams, 0.1 %: on average, and at most.
+STAGE_BUFFER_MEAN = Published("average", 3, 0.7, "Najafi 2019 §6.5.1")
+STAGE_BUFFER_MOST = Published("most", 3, 50, "Najafi 2019 §6.5.1")
+# Pairs that a stash of 2^5 slots has after its warm-up; arrivals until windows of 2^15 are full.
+STASH_PAIRS = Published("pairs in the stash", 1, 19, "Najafi 2019 §6.5.2")
+STASH_WARM_UP = Published("end of the warm-up", 1, 100_000, "Najafi 2019 §6.5.2")
+# How many times lower the rate is with 2^16 slots than with 2^12, after the first expiration.
+LARGE_STASH_LOSS = Published("Stashed-MJ", 1, 5, "Najafi 2019 §6.5.2")
+# Tuples per second of three streams, windows of 2^14, 0.001 %, by global join cores.
+STASH_DISABLED = Published("Stashed-MJ, stash disabled", 1, 5_970, "Najafi 2019 §6.5.3")
+PARALLEL = (
+    STASH_DISABLED,
+    Published("Parallel-MJ", 8, 47_000, "Najafi 2019 §6.5.3"),
+    Published("Parallel-MJ", 16, 97_000, "Najafi 2019 §6.5.3"),
+    Published("Parallel-MJ", 32, 194_000, "Najafi 2019 §6.5.3"),
+    Published("Parallel-MJ", 64, 386_000, "Najafi 2019 §6.5.3"),
+    Published("Parallel-MJ", 128, 763_000, "Najafi 2019 §6.5.3"),
+)

@@ -13,6 +13,7 @@ compared with that of the embedded engine (band) or of Spark (equi-join).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,18 @@ PARTS = ("input", "ordering", "blocks", "state")
 """The parts of a core's time, as in the metrics of the query's progress."""
 
 
-def band_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
-    """Both streams, ``rows`` tuples of each to a file, interleaved one by one."""
+def band_streams(
+    path: Path, rows: int, files: int, names: Sequence[tuple[str, str]] = (("x", "y"), ("a", "b"))
+) -> tuple[Stored, ...]:
+    """A stream for each pair of columns, ``rows`` tuples of it to a file, interleaved one by one.
+
+    The first of its columns is an integer, the second a float.
+    """
     rng = np.random.default_rng(1)
-    streams = (Stored(path / "r"), Stored(path / "s"))
+    streams = tuple(Stored(path / whole) for whole, _ in names)
     for number in range(files):
         ids = np.arange(number * rows, (number + 1) * rows)
-        for stream, (whole, real) in zip(streams, (("x", "y"), ("a", "b")), strict=True):
+        for stream, (whole, real) in zip(streams, names, strict=True):
             columns = {
                 "ts": ids,
                 "id": ids,
@@ -79,7 +85,7 @@ def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str,
         made = run_to_end(pairs, path / "checkpoint")
         rows, late = made.total("rows_out"), made.total("late")
         held = made.progress[-1]["observedMetrics"]["penstock"].held
-        expected = embedded_count(r, s, text, held)
+        expected = embedded_count({"r": r, "s": s}, text, held)
         assert (rows, late) == (expected, 0), f"{rows} rows, but the embedded engine has {expected}"
         source = run_to_end(r.read(spark).unionByName(s.read(spark), True), path / "source")
         return {
@@ -90,22 +96,22 @@ def band(spark: SparkSession, rows_per_trigger: int, triggers: int) -> dict[str,
         }
 
 
-def embedded_count(r: Stored, s: Stored, text: str, held: int) -> int:
+def embedded_count(streams: Mapping[str, Stored], text: str, held: int) -> int:
     """The number of rows that the embedded engine makes of the tuples that were not held."""
     with ps.connect("local", buffer_rows=1 << 24) as engine:
-        for name, stored in (("r", r), ("s", s)):
+        for name, stored in streams.items():
             engine.stream(name, stored.tables[0].schema)
         query = engine.install(text)
-        count = 0
-        last = len(r.tables) - 1
-        for number, tables in enumerate(zip(r.tables, s.tables, strict=True)):
+        count, inputs = 0, range(len(streams))
+        triggers = list(zip(*(stored.tables for stored in streams.values()), strict=True))
+        for tables in triggers:
             batches = tuple(table.combine_chunks().to_batches()[0] for table in tables)
-            which = np.tile(np.array([0, 1], np.int8), batches[0].num_rows)
-            if number == last:
+            which = np.tile(np.array(inputs, np.int8), batches[0].num_rows)
+            if tables is triggers[-1]:
                 which = which[: len(which) - held]
-                sizes = [int((which == side).sum()) for side in (0, 1)]
+                sizes = [int((which == input).sum()) for input in inputs]
                 batches = tuple(b.slice(0, n) for b, n in zip(batches, sizes, strict=True))
-            engine.feed([Merged(("r", "s"), batches, which)])
+            engine.feed([Merged(tuple(streams), batches, which)])
             count += query.rows().num_rows
     return count
 
@@ -164,10 +170,12 @@ def stock_band(spark: SparkSession) -> dict[str, Any]:
         return {"says": said[0], "rows_per_second with a dummy key, ±15 s": made.rate()}
 
 
-def equal_streams(path: Path, rows: int, files: int) -> tuple[Stored, Stored]:
+def equal_streams(
+    path: Path, rows: int, files: int, names: Sequence[str] = ("r", "s")
+) -> tuple[Stored, ...]:
     """Tuples with a time, a key and an id; 1 ms between tuples of a stream."""
     rng = np.random.default_rng(2)
-    streams = (Stored(path / "r"), Stored(path / "s"))
+    streams = tuple(Stored(path / name) for name in names)
     for number in range(files):
         ids = np.arange(number * rows, (number + 1) * rows)
         for stream in streams:

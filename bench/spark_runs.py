@@ -117,6 +117,25 @@ def run_to_end(frame: DataFrame, checkpoint: Path, sink: str = "noop", out: str 
     return Triggers(query.recentProgress)
 
 
+def processor_seconds() -> float:
+    """The processor's time of all processes below this one: the JVM, its workers, those it had."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                text = (entry / "stat").read_text()
+            except OSError:  # it has ended meanwhile
+                continue
+            fields = text[text.rindex(")") + 2 :].split()
+            parents[int(entry.name)] = int(fields[1])
+            ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+    below = {os.getpid()}
+    while found := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= found
+    return sum(ticks.get(pid, 0) for pid in below - {os.getpid()}) / os.sysconf("SC_CLK_TCK")
+
+
 def together(runs: Iterable[Triggers]) -> Triggers:
     """The measured triggers of several runs."""
     return Triggers([one for run in runs for one in run.counted], warm=0)

@@ -94,5 +94,8 @@ def test_results_of_another_benchmark_are_refused(
     monkeypatch.setattr(sys, "argv", ["figures", str(path)])
     with pytest.raises(SystemExit):
         main()
-    message = f"error: {path} has no results of the benchmarks kernels, flows and aggregates\n"
+    message = (
+        f"error: {path} has no results of the benchmarks kernels, flows, aggregates and "
+        "multiway_figures\n"
+    )
     assert capsys.readouterr().err.endswith(message)

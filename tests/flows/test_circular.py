@@ -21,7 +21,7 @@ from penstock.errors import QueryFailed
 from penstock.flows import make
 from penstock.flows.circular.circular import circular_units, ring_order
 from penstock.flows.circular.order_control_unit import OrderControlUnit
-from penstock.flows.circular.stage import CHAIN, JoinCore, PipelineStage
+from penstock.flows.circular.stage import CHAIN, JoinCore, PipelineStage, StageBuffer
 from penstock.flows.multi_flow import (
     IntermediateResults,
     MakeUnits,
@@ -434,3 +434,31 @@ def test_a_path_goes_round_the_ring_by_the_stages_that_a_condition_links(
     with using(make, Inline):
         run(query(WINDOWS["of one"], on), tuples("ABC"))
     assert found == paths
+
+
+@pytest.mark.parametrize("driver", [Inline, Threads])
+def test_a_stage_tells_how_many_intermediate_results_have_waited_before_it(
+    driver: Callable[[Network], Driver],
+) -> None:
+    with low_thresholds(pairs_per_message=8), using(circular_units(), driver), Engine() as engine:
+        for stream in STREAMS:
+            engine.feed([CreateStream(stream)])
+        engine.feed([Install("q", query(("ROWS 2",) * 3))])
+        for event in tuples("BBA"):  # one after the other, so that no tuple overtakes another
+            engine.feed([event])
+        cores = engine.queries["q"].metrics()["cores"]
+    # Both tuples of B begin at the third stage; then the results of A with either come to it.
+    assert [core["stage_buffer"] for core in cores] == [
+        {"waiting": 0, "mean": 0.0, "most": 0},
+        {"waiting": 0, "mean": 0.0, "most": 0},
+        {"waiting": 0, "mean": pytest.approx(2 / 3), "most": 2},
+    ]
+
+
+def test_results_that_have_not_been_processed_wait() -> None:
+    buffer = StageBuffer()
+    buffer.add(0, 3)
+    buffer.add(1, 2)
+    buffer.look()
+    buffer.remove(0, 1)
+    assert buffer.measures() == {"waiting": 4, "mean": 5.0, "most": 5}

@@ -35,7 +35,17 @@ Check = Callable[[list[Any], "list[Step]"], None]
 """Called with the output, exit by exit, and the steps that led to it; raises if it is wrong."""
 Observe = Callable[[Any], Iterable[Hashable]]
 """The part of an output message that counts."""
-FIGURES = frozenset({"counts", "comparisons", "stars", "found_at", "kernels"})
+FIGURES = frozenset(
+    {
+        "comparisons",
+        "counts",
+        "following_buffers",
+        "found_at",
+        "kernels",
+        "stage_buffer",
+        "stars",
+    }
+)
 """Attributes that count or time something, or cache it: two states that differ in nothing else are
 equal.
 """

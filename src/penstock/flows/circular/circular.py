@@ -104,6 +104,7 @@ def _wired(stages: list[PipelineStage], paths: list[ProbeOrder]) -> Network:
         inputs = [stages[plan.input] for plan in path.stages]
         for here, following in pairwise(inputs):
             network.wire(here, port, following, port)
+            here.following_buffers[path.origin] = following.stage_buffer
         network.leave(inputs[-1], port, "results")
     return network
 

@@ -135,6 +135,48 @@ def port_of(origin: int) -> Port:
     return f"origin {origin}"
 
 
+class StageBuffer:
+    """How many intermediate results wait before a stage, in its FIFOs and at their heads.
+
+    For each origin, the stage before counts what it sends, and this stage what it has processed:
+    each count has one writer. The stage looks whenever it goes on with a set, which still counts.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[int, int] = {}
+        self._processed: dict[int, int] = {}
+        self._looks = 0
+        self._total = 0
+        self._most = 0
+
+    def add(self, origin: int, count: int) -> None:
+        """Results of an origin have been sent here."""
+        self._sent[origin] = self._sent.get(origin, 0) + count
+
+    def remove(self, origin: int, count: int) -> None:
+        """Results of an origin have been processed."""
+        self._processed[origin] = self._processed.get(origin, 0) + count
+
+    def look(self) -> None:
+        """Note how many wait."""
+        waiting = self.waiting
+        self._looks += 1
+        self._total += waiting
+        self._most = max(self._most, waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many results wait now."""
+        # In this order, since the stage before may send more meanwhile.
+        processed = sum(self._processed.values())
+        return sum(list(self._sent.values())) - processed
+
+    def measures(self) -> dict[str, Any]:
+        """How many wait; and how many did whenever the stage went on, on average and at most."""
+        mean = self._total / self._looks if self._looks else 0.0
+        return {"waiting": self.waiting, "mean": mean, "most": self._most}
+
+
 class PipelineStage:
     """A stage of the pipeline, for one stream.
 
@@ -173,6 +215,9 @@ class PipelineStage:
         self.control = control
         self.sets: dict[int, deque[IntermediateResults]] = {o: deque() for o in self.ways}
         self.counts = {"matched": 0, "stored": 0, **{f"probed {i}": 0 for i in range(streams)}}
+        self.stage_buffer = StageBuffer()
+        self.following_buffers: dict[int, StageBuffer] = {}
+        """By origin, that of the stage which comes next on its path, if one does."""
 
     def needs(self, port: Port) -> Sequence[Port] | None:
         """New tuples need room in OBuf; of intermediate results, one message is taken at a time."""
@@ -219,6 +264,7 @@ class PipelineStage:
 
     def _process(self, origin: int) -> IntermediateResults:
         """What becomes of the next combinations of an origin, at most a message full."""
+        self.stage_buffer.look()
         results = self.sets[origin].popleft()
         given, control = results.found, self.control
         count = len(given)
@@ -237,6 +283,10 @@ class PipelineStage:
             control.finish(results.number, origin)
         self.counts[f"probed {origin}"] += count
         self.counts["matched"] += len(found)
+        if self.ways[origin].order is None:
+            self.stage_buffer.remove(origin, count)
+        if origin in self.following_buffers:
+            self.following_buffers[origin].add(origin, len(found))
         is_end = results.is_end and not len(rest)
         return IntermediateResults(results.number, origin, results.arrived, found, is_end)
 
@@ -272,6 +322,7 @@ class PipelineStage:
             "comparisons": self.comparisons,
             "window": [(self.control.stored - self.control.window) * is_own for is_own in own],
             "kernels": [self.core.kernel],
+            "stage_buffer": self.stage_buffer.measures(),
         }
 
 
