@@ -79,8 +79,8 @@ def test_a_design_that_the_query_cannot_have_is_refused(spark: SparkSession) -> 
     with pytest.raises(InputError) as error:
         pss.explain("SELECT x FROM r", r=r, design="ring")  # type: ignore[arg-type]
     assert str(error.value) == (
-        "unknown design 'ring'\nWrite one of: auto, mjoin, shared, parallel, stashed, circular, "
-        "linear, parallel-as-published."
+        "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, stashed, "
+        "circular, linear, parallel-as-published."
     )
 
 
