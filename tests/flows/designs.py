@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 
@@ -39,10 +40,31 @@ class Watched(Schedule):
             raise Standstill(f"messages wait before {waiting} after {before} steps")
 
 
-def by_seed(seed: int, capacity: int = 1) -> MakeDriver:
+class Resting(Watched):
+    """A schedule in which a step rests after every message, until nothing else can move.
+
+    So what a unit does after its last message comes as late as on any thread.
+    """
+
+    def __init__(self, network: Network, seed: int, capacity: int) -> None:
+        super().__init__(network, seed, capacity, resting=1)
+        self._is_rest_over = False
+
+    def advance(self) -> bool:
+        self._is_rest_over = False
+        if super().advance():
+            return True
+        self._is_rest_over = True
+        return super().advance()
+
+    def _enabled(self) -> list[Any]:
+        return [one for one in super()._enabled() if self._is_rest_over or not one[0].resting]
+
+
+def by_seed(seed: int, capacity: int = 1, kind: type[Schedule] = Watched) -> MakeDriver:
     """One step after the other; every network that is made has another order."""
     seeds = itertools.count(seed)
-    return lambda network: Watched(network, next(seeds), capacity)
+    return lambda network: kind(network, next(seeds), capacity)
 
 
 def on_threads(network: Network) -> Driver:
@@ -56,6 +78,7 @@ DRIVERS: dict[str, Callable[[int], MakeDriver]] = {
     "threads with room": lambda seed: Threads,
     "one step by a seed": by_seed,
     "one step by a seed with room": lambda seed: by_seed(seed, 4),
+    "steps that rest": lambda seed: by_seed(seed, 4, Resting),
 }
 """What makes a driver, given a seed."""
 

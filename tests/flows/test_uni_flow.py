@@ -66,10 +66,11 @@ Drive = Callable[[Network], Driver]
 
 @st.composite
 def drives(draw: st.DrawFn) -> Drive:
-    """Any order of steps, little room or much, and some unit slower than the others."""
+    """Any order of steps, with rests or without, little room or much, and some unit slower."""
     seed, capacity = draw(st.integers(0, 10**6)), draw(st.integers(1, 3))
     slow = {name: 9 for name in draw(st.lists(st.sampled_from(SLOW), max_size=2))}
-    return lambda network: Lively(Schedule(network, seed, capacity, slow))
+    resting = draw(st.sampled_from((0, 0.3, 1)))
+    return lambda network: Lively(Schedule(network, seed, capacity, slow, resting))
 
 
 def made(flow: str, cores: int, stars: Stars, drive: Drive) -> UniFlow:

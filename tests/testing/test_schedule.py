@@ -102,6 +102,40 @@ def test_steps_can_be_read() -> None:
     ]
 
 
+class Doubling(Relay):
+    """Passes each message on twice, and then notes it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.noted: list[Any] = []
+
+    def step(self, port: Port, message: Any) -> Iterable[Sent]:
+        yield "out", message
+        yield "out", message
+        self.noted.append(message)
+
+
+def test_a_step_may_rest_after_every_message() -> None:
+    unit = Doubling("only")
+    network = Network([unit])
+    network.enter("in", unit, "in")
+    network.leave(unit, "out", "out")
+    schedule = Schedule(network, resting=1)
+    assert schedule.send("in", 7)
+    schedule.wait()
+    assert schedule.received() == [("out", 7)]
+    schedule.wait()
+    assert schedule.received() == [("out", 7)]
+    assert unit.noted == [] and not schedule.settled()
+    schedule.wait()
+    assert unit.noted == [7] and schedule.settled()
+    assert [str(step) for step in schedule.steps] == [
+        "only takes 7 from in",
+        "only forwards 7",
+        "only forwards nothing more",
+    ]
+
+
 @pytest.mark.parametrize("cores", [2, 8, 32])
 def test_low_latency_handshake_needs_as_many_rounds_as_there_are_cores(cores: int) -> None:
     """Najafi 2019, equation 5.3.2: half of the chain on average, and all of it at most."""

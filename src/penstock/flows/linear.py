@@ -72,6 +72,8 @@ class SharedWindow:
                     stage.predicate, program.kernel, self.side, self.dictionary
                 )
         self.stored = self.side.rows.next
+        self.next_chunk = 0
+        """The number of the chunk that is stored next."""
         self.first = self.side.rows.first
         """The number of the first tuple that has not expired."""
 
@@ -90,6 +92,7 @@ class SharedWindow:
             for entries in self.entries.values():
                 entries.append(batch, failures)
         self.stored += batch.num_rows
+        self.next_chunk = tuples.number + 1
         if self._rows is not None:
             self.first = max(self.first, self.stored - self._rows)
         elif tuples.live is not None:
@@ -263,12 +266,15 @@ class ProcessingStage:
         return _together(*parts)
 
     def unstored(self, window: SharedWindow) -> list[pa.RecordBatch]:
-        """The tuples of a window's stream that are in Int-buf, and not in the window yet."""
-        base = window.side.rows.next - window.side.newest
+        """The tuples of a window's stream that are in Int-buf, and not in the window yet.
+
+        The window says which, since the storage unit's acknowledgements come later: in Int-buf
+        there may be chunks of the batch before.
+        """
         return [
             chunk.batch_of(window.input)
             for chunk in self.int_buf
-            if base + chunk.spans[window.input][0] >= window.stored
+            if chunk.number >= window.next_chunk
         ]
 
     def _note(self, comparisons: int) -> None:

@@ -3,9 +3,10 @@
 A batch goes in as chunks, each the arrivals of all streams in a stretch of ranks. The combinations
 of one chunk that began with tuples of one stream are a *set* (Najafi 2019 §6.1.4); it may come in
 several messages, the last of which has the end flag. A chunk is done when all of its sets have
-ended and it has come out of the network itself, so that every unit has taken it; or, where whole
+ended and it has come out of the network itself, so that every unit is done with it; or, where whole
 cores work side by side, when each of them has ended it. A batch is done when all its chunks are;
-until then the block changes nothing.
+until then the block changes nothing. After its last message of a chunk a unit reads nothing of the
+block: on another thread, the block may have gone on to the next batch.
 
 Combinations leave sorted: a chunk's when it is done, and the chunks in their order.
 """
@@ -153,9 +154,10 @@ class Units:
     """A network with the entry ``in`` for chunks, and the units of it that probe.
 
     By its exit ``chain`` a chunk comes out, by ``results`` the combinations of it. ``awaited`` says
-    what must end before a chunk is done, ``ranks`` how many a chunk has at most; None: so few that
-    the stages of a pipeline have work at the same time. ``succeed`` is
-    told of the units of the program before, if a unit can go on with what those have.
+    what must end before a chunk is done: sets, by their source, and exits that it comes out by.
+    ``ranks`` says how many a chunk has at most; None: so few that the stages of a pipeline have
+    work at the same time. ``succeed`` is told of the units of the program before, if a unit can go
+    on with what those have.
     """
 
     network: Network
@@ -229,8 +231,8 @@ class MultiFlow:
         """What has come out of chunks that are done, in order."""
         for name, message in driver.received():
             chunk = self._chunks[message.number]
-            if name == CHAIN:
-                chunk.awaited.remove(CHAIN)
+            if isinstance(message, NewTuples):
+                chunk.awaited.remove(name)
                 continue
             chunk.parts.append(message.found)
             if message.is_end:

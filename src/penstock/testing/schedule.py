@@ -1,14 +1,16 @@
 """A test driver for networks: one step after another, in an order drawn from a seed.
 
 It runs the same units as :mod:`penstock.flows.network.threads`, and may take any order of steps
-that threads could take. A failing order can be printed and repeated. If a unit raises an error, the
-others finish what they have been sent; then the error is raised, as with threads.
+that threads could take. If steps may rest, a unit stops after any message that it makes, the last
+one too, while others read the message and go on. A failing order can be printed and repeated. If a
+unit raises an error, the others finish what they have been sent; then the error is raised, as with
+threads.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,10 @@ EAGER = 0.7
 
 @dataclass(frozen=True)
 class Step:
-    """A unit took a message from an input or, without an input, forwarded on its own."""
+    """A unit took a message from an input or, without an input, forwarded on its own.
+
+    What it makes after a rest is forwarded too.
+    """
 
     unit: str
     port: Port | None
@@ -42,6 +47,8 @@ class _Place:
     outputs: dict[Port, Fifo]
     content: bool = False
     """It has nothing to forward in its current state."""
+    resting: Iterator[Sent] | None = None
+    """What the rest of its step makes; None outside of a step."""
     turns: int = 0
     failure: Exception | None = None
 
@@ -59,6 +66,8 @@ class Schedule:
         The room in each FIFO.
     slow
         Units that skip turns: one with 3 takes every third turn.
+    resting
+        The probability that a step rests after a message that it has made.
     """
 
     def __init__(
@@ -67,8 +76,10 @@ class Schedule:
         seed: int = 0,
         capacity: int = CAPACITY,
         slow: Mapping[str, int] | None = None,
+        resting: float = 0,
     ) -> None:
         self._random = random.Random(seed)
+        self._resting = resting
         self._slow = dict(slow or {})
         self._places = {unit.name: _Place(unit, {}, {}) for unit in network.units}
         self._writers: dict[int, _Place] = {}
@@ -125,7 +136,9 @@ class Schedule:
         if self._failures() or any(len(fifo) for _, fifo, _ in self._exits):
             return False
         return all(
-            place.content and not any(len(fifo) for fifo in place.inputs.values())
+            place.content
+            and place.resting is None
+            and not any(len(fifo) for fifo in place.inputs.values())
             for place in self._places.values()
         )
 
@@ -161,6 +174,9 @@ class Schedule:
             place.turns += 1
             if place.turns % self._slow.get(place.unit.name, 1):
                 continue
+            if place.resting is not None:
+                self._go_on(place)
+                return True
             if port is not None:
                 self._take(place, port)
                 return True
@@ -173,6 +189,9 @@ class Schedule:
         found: list[tuple[_Place, Port | None]] = []
         for place in self._places.values():
             if place.failure is not None:
+                continue
+            if place.resting is not None:
+                found.append((place, None))
                 continue
             for port, fifo in place.inputs.items():
                 if len(fifo) and self._may_take(place, port):
@@ -195,9 +214,37 @@ class Schedule:
         place.content = False
         self.steps.append(Step(place.unit.name, port, str(message)))
         try:
-            self._put_all(place, place.unit.step(port, message))
+            made = place.unit.step(port, message)
         except Exception as error:
             place.failure = error
+            return
+        place.resting = iter(made)
+        self._make(place)
+
+    def _go_on(self, place: _Place) -> None:
+        """Go on with a step after a rest."""
+        sent = self._make(place)
+        self.steps.append(Step(place.unit.name, None, " and ".join(sent) or "nothing more"))
+
+    def _make(self, place: _Place) -> list[str]:
+        """Let a step make messages until it is over or rests."""
+        sent: list[str] = []
+        assert place.resting is not None
+        try:
+            for output, message in place.resting:
+                place.outputs[output].put(message)
+                self.messages += 1
+                sent.append(str(message))
+                if self._rests():
+                    return sent
+        except Exception as error:
+            place.failure = error
+        place.resting = None
+        return sent
+
+    def _rests(self) -> bool:
+        """Whether a step rests now."""
+        return self._resting > 0 and self._random.random() < self._resting
 
     def _failures(self) -> list[Exception]:
         failures = [place.failure for place in self._places.values()]

@@ -27,6 +27,8 @@ from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
 IN, OUT, RESULTS, CHAIN = "in", "out", "results", "chain"
+GRANTED = "granted"
+"""By it a chunk leaves the first stage, once its pairs have been granted storage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,15 +136,18 @@ class FirstStage:
         return self._roles, order.filter, order.stages[0].terms, windows, links, times, size
 
     def needs(self, port: Port) -> Sequence[Port]:
-        """A chunk needs room for results on either way."""
-        return (OUT, RESULTS)
+        """A chunk needs room for results on either way, and to leave."""
+        return (OUT, RESULTS, GRANTED)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """Nothing: a stage makes messages of messages."""
         return ()
 
     def step(self, port: Port, tuples: NewTuples) -> Iterator[Sent]:
-        """Store a chunk and send it on; process its arrivals; then let the stash have its pairs."""
+        """Store a chunk and send it on; process its arrivals; then let the stash have its pairs.
+
+        When they expire depends on the block's punctuations, so the batch lasts until then.
+        """
         live = self.storage.begin_with(tuples)
         if self.stash is not None:
             self.stash.expire(live)
@@ -161,6 +166,7 @@ class FirstStage:
         if self.stash is not None and self.results is not None:
             self.stash.expire(live)
             self.results.grant(live)
+        yield GRANTED, tuples
 
     # -- arrivals of S1 and S2 ------------------------------------------------------------------
 

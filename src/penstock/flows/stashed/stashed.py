@@ -33,14 +33,21 @@ empty, and is invalid until the tuples that were live then have expired.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from penstock.blocks.multiway.combination_search import SearchProgram
 from penstock.blocks.multiway.stage import Stage
 from penstock.flows.circular.stage import JoinCore
-from penstock.flows.multi_flow import MakeUnits, MultiFlow, Units
+from penstock.flows.multi_flow import MakeUnits, MultiFlow, NewTuples, Units, sets_and_chain
 from penstock.flows.network.network import Driver, Network
-from penstock.flows.stashed.first_stage import CHAIN, IN, OUT, RESULTS, FirstStage
+from penstock.flows.stashed.first_stage import (
+    CHAIN,
+    GRANTED,
+    IN,
+    OUT,
+    RESULTS,
+    FirstStage,
+)
 from penstock.flows.stashed.recomputing_stash import Direction, RecomputingStash
 from penstock.flows.stashed.second_stage import SecondStage
 from penstock.flows.stashed.stash import AnyStash, Stash
@@ -122,7 +129,7 @@ def stashed_units(
             assert isinstance(predecessor, FirstStage)
             first.take_over(predecessor)
 
-        return Units(_wired(first, second), [first, second], succeed=succeed)
+        return Units(_wired(first, second), [first, second], _awaited, succeed=succeed)
 
     return make
 
@@ -159,12 +166,18 @@ def _stages(
     return first, SecondStage(program, three, window, ports)
 
 
+def _awaited(tuples: NewTuples) -> set[Hashable]:
+    """A chunk is done when either stage is done with it, whichever is the last."""
+    return {GRANTED, *sets_and_chain(tuples)}
+
+
 def _wired(first: FirstStage, second: SecondStage) -> Network:
     """The pipeline; what the stash answers leaves it after the first stage."""
     network = Network([first, second])
     network.enter(IN, first, IN)
     network.wire(first, OUT, second, IN)
     network.leave(first, RESULTS, RESULTS)
+    network.leave(first, GRANTED, GRANTED)
     network.leave(second, RESULTS, RESULTS)
     network.leave(second, CHAIN, CHAIN)
     return network
