@@ -273,7 +273,7 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
         ),
         (
             QUERY,
-            {"stash": 9},
+            {"design": "mjoin", "stash": 9},
             "a stash of 9 pairs is asked for, and the design mjoin has none\n"
             "Leave the stash out, or ask for the design stashed.",
         ),

@@ -227,7 +227,7 @@ def test_a_script_that_is_killed_goes_on(
             "SELECT r.x FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.x = s.x "
             "JOIN R [ROWS 2] AS t ON s.x = t.x",
             None,
-            [[0, [20, 20, 20], [20, 20, 20]]],
+            [[0, [10, 20, 20], [10, 20, 20]], [1, [10, 20, 20], [10, 20, 20]]],
         ),
         (2, "SELECT r.x FROM R AS r", None, []),
     ],
