@@ -155,6 +155,16 @@ def test_explain_a_tree(program: Callable[..., Program]) -> None:
     )
 
 
+def test_explain_names_an_equality_class_once(program: Callable[..., Program]) -> None:
+    sql = (
+        "SELECT a.x AS x FROM R [ROWS 4] AS a JOIN R [ROWS 5] AS b ON a.x = b.x "
+        "JOIN R [ROWS 6] AS c ON b.x = c.x JOIN R [ROWS 7] AS d ON c.x = d.x AND c.i = a.i"
+    )
+    told = explain(bind(parse_query(sql), CATALOG), program(sql)).splitlines()
+    assert "kernel hash: equality on (a.x = b.x = c.x = d.x) and (c.i = a.i)" in told
+    assert "  inner join on ((a.x = b.x) AND (b.x = c.x) AND (c.x = d.x) AND (c.i = a.i))" in told
+
+
 def test_explain_groups_alone(program: Callable[..., Program]) -> None:
     sql = "SELECT k FROM B GROUP BY k"
     assert explain(bind(parse_query(sql), CATALOG), program(sql)).splitlines()[:4] == [

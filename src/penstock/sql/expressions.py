@@ -65,6 +65,8 @@ class Call:
 
     def __str__(self) -> str:
         infix = INFIX.get(self.op)
+        if self.op in ("and", "or"):
+            return f"({f' {infix} '.join(map(str, _operands(self, self.op)))})"
         if infix and len(self.args) == 2:
             return f"({self.args[0]} {infix} {self.args[1]})"
         return f"{self.op}({', '.join(map(str, self.args))})"
@@ -135,6 +137,13 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
     if isinstance(expression, Call) and expression.op == "and":
         return tuple(term for arg in expression.args for term in conjuncts(arg))
     return () if expression == TRUE else (expression,)
+
+
+def _operands(expression: Expression, op: str) -> tuple[Expression, ...]:
+    """The operands of nested calls of one associative operator, from left to right."""
+    if isinstance(expression, Call) and expression.op == op:
+        return tuple(operand for arg in expression.args for operand in _operands(arg, op))
+    return (expression,)
 
 
 def conjunction(terms: tuple[Expression, ...]) -> Expression:

@@ -118,7 +118,7 @@ def test_a_predicate_is_split_alike_for_every_kind_of_join(on: str, kind: str) -
 @pytest.mark.parametrize(
     ("kind", "on", "where"),
     [
-        ("JOIN", "(((x = a) AND (id > 5)) AND (z < 1.0))", ""),
+        ("JOIN", "((x = a) AND (id > 5) AND (z < 1.0))", ""),
         ("LEFT JOIN", "(x = a)", "((id > 5) AND (z < 1.0))"),
         ("RIGHT JOIN", "(x = a)", "((id > 5) AND (z < 1.0))"),
         ("FULL JOIN", "(x = a)", "((id > 5) AND (z < 1.0))"),

@@ -6,6 +6,7 @@ decided at run time, from the values; that choice is in the query's metrics.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -83,6 +84,8 @@ def choose_kernel(join: Join, forced: str | None = None) -> tuple[str, str]:
         if found[kernel]:
             also = usable.bands + usable.one_sided if kernel == "hash" else []
             or_else = f"; or a range of {_listed(also)}, if fewer tuples pass that" if also else ""
+            if kernel == "hash" and not join.steps:  # all equalities hold of every row
+                return kernel, f"{WHY[kernel]} {_listed(_equal_classes(usable.equal))}{or_else}"
             return kernel, f"{WHY[kernel]} {_listed(found[kernel])}{or_else}"
     return "nested-loop", _why_nested(join)
 
@@ -175,7 +178,21 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _listed(terms: list[Expression]) -> str:
+def _equal_classes(terms: Sequence[Expression]) -> list[str]:
+    """The equalities, those that share operands as one: ``(a.k = b.k = c.k)``."""
+    classes: list[list[str]] = []
+    for term in terms:
+        assert isinstance(term, Call)
+        operands = list(map(str, term.args))
+        same = [one for one in classes if not set(one).isdisjoint(operands)] or [[]]
+        united = list(dict.fromkeys([*(o for one in same for o in one), *operands]))
+        at = classes.index(same[0]) if same[0] in classes else len(classes)
+        classes[at : at + 1] = [united]
+        classes = [one for one in classes if one not in same[1:]]
+    return [f"({' = '.join(operands)})" for operands in classes]
+
+
+def _listed(terms: Sequence[Expression | str]) -> str:
     return " and ".join(map(str, terms))
 
 
