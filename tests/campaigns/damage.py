@@ -34,6 +34,7 @@ import penstock as ps
 from penstock import tuning
 from penstock.cli.commands import main
 from penstock.engines.shared.checksums import SEAL_SIZE, add_seal
+from penstock.program.isa.flow import DesignName
 from tests.engines.spark.in_process import Cluster, DictStore, InProcess, standing_in
 
 COUNT = 3000
@@ -139,6 +140,26 @@ QUERY = (
     "SELECT b.id AS r, s.id AS s, b.x FROM big [RANGE 9 WATTR ts SLACK 2] AS b "
     "FULL JOIN S [RANGE 6 WATTR ts] AS s ON b.x <= s.x"
 )
+CHAIN = (
+    "SELECT r.id AS r, s.id AS s, t.id AS t FROM R [ROWS 5] AS r "
+    "JOIN S [RANGE 6 WATTR ts SLACK 2] AS s ON r.x = s.x JOIN T [ROWS 7] AS t ON s.x <= t.x"
+)
+TREE = (
+    "SELECT r.id AS r, s.id AS s, t.id AS t FROM R [RANGE 5 WATTR ts SLACK 2] AS r "
+    "JOIN S [RANGE 6 WATTR ts] AS s ON r.x = s.x "
+    "LEFT JOIN T [RANGE 7 WATTR ts SLACK 3] AS t ON s.x = t.x AND r.id <= t.id"
+)
+STANDING = (
+    (QUERY, 3, "auto"),
+    (QUERY, 5, "auto"),
+    (QUERY, None, "auto"),
+    (CHAIN, 5, "auto"),
+    (CHAIN, None, "stashed"),
+    (CHAIN, 3, "parallel"),
+    (TREE, 5, "auto"),
+    (TREE, None, "auto"),
+)
+"""Queries, after how many batches their checkpoints are left, and their designs."""
 
 
 class _Ended(BaseException):
@@ -158,13 +179,21 @@ def _copy(cluster: Cluster) -> Cluster:
 class Standing:
     """A command over generated files whose checkpoint was left after some batches."""
 
-    def __init__(self, folder: Path, seed: int, batches: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        batches: int | None,
+        query: str = QUERY,
+        design: str = "auto",
+    ) -> None:
         rng = np.random.default_rng(seed)
         self.checkpoint, self._out = folder / "c", folder / "out.jsonl"
-        (folder / "q.sql").write_text(QUERY)
+        (folder / "q.sql").write_text(query)
         self._command: list[object] = ["run", folder / "q.sql", "--order-by", "at"]
-        for name in ("R", "S"):
-            count = 150
+        names = [name for name in "RST" if f" {name} [" in query or f" {name} WHERE" in query]
+        for name in names:
+            count = 300 // len(names)
             columns = {
                 "at": np.arange(count),
                 "ts": np.arange(count) - rng.choice([0, 0, 0, 1, 5], count),
@@ -178,6 +207,8 @@ class Standing:
         assert call(*self._command, "--engine", "local").code == 0
         self.rows = self._out.read_text()
         self._command += ["--checkpoint", self.checkpoint, "--rows-per-trigger", 40]
+        if design != "auto":
+            self._command += ["--design", design, "--cores", 2 if design == "parallel" else 1]
         self.cluster = Cluster(eager=True)
         self._out.unlink()
         taken = 0
@@ -236,10 +267,10 @@ def _checkpoints(seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         cases = []
-        for number, batches in enumerate((3, 5, None)):
+        for number, (query, batches, design) in enumerate(STANDING):
             folder = Path(name) / str(number)
             folder.mkdir()
-            standing = Standing(folder, seed, batches)
+            standing = Standing(folder, seed, batches, query, design)
             files = files_of(standing.checkpoint)
             cases += [(standing, file, kind) for file in files for kind in KINDS]
         chance.shuffle(cases)
@@ -258,12 +289,16 @@ def _checkpoints(seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]
 
 # -- saved engines --------------------------------------------------------------------------
 
+STREAMS = ("R", "S", "Q")
+DESIGNS: tuple[DesignName, ...] = ("auto", "stashed", "circular", "cascade", "parallel")
+
 
 def _engine(seed: int) -> ps.Engine:
-    """An engine with a derived stream, a join, an aggregate, letters and undrained rows."""
+    """An engine with a derived stream, joins, an aggregate, letters and undrained rows."""
     chance = random.Random(seed)
     engine = ps.connect("local", compile_predicates=False)
-    engine.sql("CREATE STREAM R (x BIGINT, t BIGINT); CREATE STREAM S (x BIGINT, t BIGINT)")
+    for name in STREAMS:
+        engine.sql(f"CREATE STREAM {name} (x BIGINT, t BIGINT)")
     engine.sql("CREATE STREAM big AS SELECT x, t FROM R WHERE x > 2")
     engine.install(
         "SELECT b.x, s.t FROM big [RANGE 9 WATTR t SLACK 2] AS b "
@@ -275,6 +310,24 @@ def _engine(seed: int) -> ps.Engine:
         "FROM S [RANGE 6 SLIDE 3 WATTR t SLACK 1] GROUP BY x",
         name="sums",
     )
+    for design in DESIGNS:
+        engine.install(
+            "SELECT b.x, s.t AS s, q.t AS q FROM big [RANGE 9 WATTR t SLACK 2] AS b "
+            "JOIN S [ROWS 7] AS s ON b.x = s.x JOIN Q [ROWS 5] AS q ON s.x <= q.x",
+            name=design.replace("-", "_"),
+            design=design,
+        )
+    engine.install(
+        "SELECT r.x, s.t AS s FROM R [RANGE 9 WATTR t SLACK 4] AS r "
+        "LEFT JOIN S [RANGE 7 WATTR t SLACK 2] AS s ON r.x = s.x "
+        "SEMI JOIN Q [RANGE 5 WATTR t SLACK 4] AS q ON r.x <= q.x",
+        name="tree",
+    )
+    engine.install(
+        "SELECT r.x, s.t AS s, q.t AS q FROM R [ROWS 9] AS r JOIN S [ROWS 7] AS s ON r.x = s.x "
+        "FULL JOIN Q [RANGE 5 WATTR t SLACK 4] AS q ON r.x = q.x",
+        name="counts",
+    )
     _push(engine, chance, 0, 30)
     engine.punctuate("S", 25, attribute="t")
     return engine
@@ -282,7 +335,7 @@ def _engine(seed: int) -> ps.Engine:
 
 def _push(engine: ps.Engine, chance: random.Random, start: int, stop: int) -> None:
     for t in range(start, stop, 5):
-        for name in ("R", "S"):
+        for name in STREAMS:
             times = range(t, t + 5)
             rows = [
                 {"x": chance.randrange(6), "t": time - chance.choice((0, 0, 4))} for time in times

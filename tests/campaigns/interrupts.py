@@ -12,6 +12,7 @@ flow is left.
 
 from __future__ import annotations
 
+import _thread
 import gc
 import math
 import random
@@ -24,6 +25,7 @@ import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,6 +35,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
+from penstock.engines.shared.query import Result
+from penstock.engines.shared.running_query import Letter
 from penstock.program.isa.flow import DESIGNS, FlowChoice
 from penstock.program.isa.instructions import Install
 from penstock.streams.events import Tuples
@@ -65,13 +69,29 @@ class Call:
 class Found:
     """What a run has given, by query."""
 
-    rows: dict[str, list[Any]] = field(default_factory=dict)
-    letters: dict[str, list[Any]] = field(default_factory=dict)
+    results: dict[str, list[Result]] = field(default_factory=dict)
+    letters: dict[str, list[Letter]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
 
     def of(self, name: str, ordered: bool) -> tuple[Any, Any]:
-        rows = self.rows.get(name, [])
-        return rows if ordered else sorted(rows, key=repr), sorted(self.letters.get(name, []))
+        """The rows with their positions, and the letters."""
+        rows: list[Any] = []
+        for result in self.results.get(name, []):
+            columns = [physical_list(column) for column in result.batch.columns]
+            values = [tuple(map(plain, row)) for row in zip(*columns, strict=True)]
+            rows.extend(zip(result.positions.tolist(), values, strict=True))
+        letters = [(x.kind, x.position, x.stream, x.text) for x in self.letters.get(name, [])]
+        return rows if ordered else sorted(rows, key=repr), sorted(letters)
+
+
+class Arrival:
+    """``-arrival``: SIGINT arrives, and its handler runs once the function that profiles has ended.
+
+    Python looks for signals after a call, but not after an operator. What a handler raises in the
+    function that profiles would end the profiling, and no second interrupt would come.
+    """
+
+    __neg__ = partial(_thread.interrupt_main, signal.SIGINT)
 
 
 class Interrupts:
@@ -79,6 +99,7 @@ class Interrupts:
 
     def __init__(self, places: list[int]) -> None:
         self._places = places
+        self._sigint: Any = Arrival()
         self.count = 0
 
     @contextmanager
@@ -98,7 +119,7 @@ class Interrupts:
             if self.count in self._places and _is_finalizer(frame):
                 self._places = [*self._places, self.count + 1]  # what is raised here goes nowhere
             elif self.count in self._places:
-                signal.raise_signal(signal.SIGINT)
+                -self._sigint  # noqa: B018
 
 
 def _is_finalizer(frame: FrameType | None) -> bool:
@@ -201,14 +222,11 @@ class Driver:
         self.engine._single_pushes.patience = 0
 
     def _drain(self, query: Any) -> None:
-        name = query.name
-        for result in query.drain():
-            columns = [physical_list(column) for column in result.batch.columns]
-            values = [tuple(map(plain, row)) for row in zip(*columns, strict=True)]
-            rows = zip(result.positions.tolist(), values, strict=True)
-            self.found.rows.setdefault(name, []).extend(rows)
-        letters = [(x.kind, x.position, x.stream, x.text) for x in query.drain_letters()]
-        self.found.letters.setdefault(name, []).extend(letters)
+        """Take what a query has made. Nothing that an interrupt could lose happens to it here."""
+        results = self.found.results.setdefault(query.name, [])
+        letters = self.found.letters.setdefault(query.name, [])
+        results.extend(query.drain())
+        letters.extend(query.drain_letters())
 
     def look(self) -> None:
         """Find accounts that are not even."""
@@ -330,7 +348,7 @@ class Trial:
         more = found.failed - self.expected.failed
         if more and not may_fail:
             return f"failed: {sorted(more)}"
-        for name in self.expected.rows.keys() | self.expected.letters.keys():
+        for name in self.expected.results:
             ordered = self._way is None
             wanted, got = self.expected.of(name, ordered), found.of(name, ordered)
             if wanted != got and name not in found.failed and not self._reads(name, found.failed):

@@ -22,6 +22,7 @@ from tests.campaigns.interrupts import Call, Interrupts, threads_left
 import penstock as ps
 from penstock.cli.run import bounded as run
 from penstock.engines.local.engine import Engine
+from penstock.engines.shared import query as query_module
 from penstock.engines.shared import signals
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
@@ -603,6 +604,24 @@ def test_a_refused_event_after_an_interrupt_is_refused_once() -> None:
             engine.wait()
         engine.wait()
         assert query.rows().num_rows == 1
+
+
+@pytest.mark.parametrize("method", ["rows", "drain", "late", "dead_letters", "drain_letters"])
+def test_a_second_interrupt_while_results_are_given_back_loses_none(method: str) -> None:
+    with Engine(compile_predicates=False) as engine:
+        engine.sql("CREATE STREAM R (id BIGINT)")
+        query = engine.install("SELECT COUNT(*) AS n FROM R [RANGE 9 SLIDE 9 WATTR id]", "q")
+        engine.push("R", [{"id": 1}, {"id": 10}, {"id": 1}, {"id": None}])
+        once = [signal.SIGINT]
+        with (
+            signals_in(Engine, "_go_on", once),
+            signals_in(query_module, "uninterrupted", once),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            getattr(query, method)()
+        assert query.undrained == 3
+        assert (len(query.rows()), len(query.late()), len(query.dead_letters())) == (1, 1, 1)
+        assert query.undrained == 0
 
 
 def test_an_engine_with_a_query_that_was_broken_off_is_saved_and_restored(tmp_path: Path) -> None:

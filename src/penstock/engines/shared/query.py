@@ -287,7 +287,7 @@ class Query(Generic[H]):
         return self._drained(lambda: len(self._results), list)
 
     def _drained(self, count: Callable[[], int], make: Callable[[list[Result]], T]) -> T:
-        """Take the first ``count()`` results and return ``make`` of them.
+        """Take the first ``count()`` results and return ``make`` of them, which is another object.
 
         If that raises, the results are put back.
         """
@@ -310,14 +310,19 @@ class Query(Generic[H]):
             self._engine._go_on()
             return made
         except BaseException:
-            if taken:
+            try:
                 uninterrupted(lambda: self._put_back(taken))
+            except BaseException:  # of a second signal, before the first line of that
+                uninterrupted(lambda: self._put_back(taken))
+                raise
             raise
 
     def _put_back(self, taken: list[Result]) -> None:
         with self._room:
+            rows = sum(result.batch.num_rows for result in taken)
             self._results.extendleft(reversed(taken))
-            self._waiting_rows += sum(result.batch.num_rows for result in taken)
+            self._waiting_rows += rows
+            taken.clear()
 
     def late(self) -> pa.Table:
         """Take the late tuples: stream, position, reason, and the tuple as SQL literals."""
@@ -363,14 +368,19 @@ class Query(Generic[H]):
             self._engine._go_on()
             return made
         except BaseException:
-            if taken:
+            try:
                 uninterrupted(lambda: self._put_letters_back(taken))
+            except BaseException:  # of a second signal, before the first line of that
+                uninterrupted(lambda: self._put_letters_back(taken))
+                raise
             raise
 
     def _put_letters_back(self, taken: list[Letter | Letters]) -> None:
         with self._room:
+            letters = sum(map(count, taken))
             self._letters.extendleft(reversed(taken))
-            self._waiting_letters += sum(map(count, taken))
+            self._waiting_letters += letters
+            taken.clear()
 
     # -- filling, by the engine -------------------------------------------------------------
 
