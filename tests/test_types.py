@@ -18,9 +18,7 @@ import penstock.testing
 from penstock.engines.local.engine import Engine, LocalOptions
 from penstock.engines.spark.engine import Engine as SparkEngine
 from penstock.engines.spark.engine import SparkOptions
-from penstock.program.choose.aggregate_kernel import AGGREGATE_KERNELS
-from penstock.program.choose.join_kernel import KERNELS
-from penstock.program.isa import flow
+from penstock.program.isa import flow, kernels
 from penstock.streams.display import html_table
 
 ROOT = Path(__file__).parents[1]
@@ -145,8 +143,9 @@ def test_help_of_a_method_lists_every_parameter(engine: Any, method: str) -> Non
 
 
 def test_the_literals_are_what_there_is() -> None:
-    assert get_args(flow.FlowName) == flow.FLOWS
-    assert get_args(flow.Kernel) == (*KERNELS, *AGGREGATE_KERNELS)
+    assert get_args(flow.FlowName) == tuple(flow.FLOWS)
+    assert get_args(flow.DesignName) == flow.DESIGN_NAMES
+    assert get_args(kernels.Kernel) == (*kernels.JOIN_KERNELS, *kernels.AGGREGATE_KERNELS)
     assert get_args(flow.Admission) == flow.ADMISSIONS
     assert get_args(flow.Order) == ("none", "outer", "inner")
     assert get_type_hints(Engine.install)["order"] == flow.Order | None

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
         Admission,
         DesignName,
         FlowName,
-        Kernel,
         Order,
         ProbeOrderName,
     )
+    from penstock.program.isa.kernels import Kernel
     from penstock.streams.convert import PushData
 
 __version__ = VERSION

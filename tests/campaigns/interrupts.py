@@ -37,7 +37,7 @@ import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.engines.shared.query import Result
 from penstock.engines.shared.running_query import Letter
-from penstock.program.isa.flow import DESIGNS, FlowChoice
+from penstock.program.isa.flow import DESIGN_NAMES, FlowChoice
 from penstock.program.isa.instructions import Install
 from penstock.streams.events import Tuples
 from penstock.streams.literals import physical_list
@@ -282,7 +282,7 @@ def _sharing(event: Any, way: Way | None, chance: random.Random) -> Any:
         return event
     joined = streams_joined(event.text)
     if joined > 2 and not any(kind in event.text for kind in SPECIAL):
-        return replace(event, flow=FlowChoice(design=chance.choice(DESIGNS)))
+        return replace(event, flow=FlowChoice(design=chance.choice(DESIGN_NAMES)))
     if way is None or joined > 2:
         return event
     asked = QueryOptions(None, None, way.choice())

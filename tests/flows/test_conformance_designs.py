@@ -16,11 +16,9 @@ from tests.thresholds import low_thresholds
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
-from penstock.engines.spark.flow import DESIGNS_NOT_HERE
 from penstock.errors import InputError, ScriptError
 from penstock.program.choose.design import ASSUMPTIONS
-from penstock.program.choose.flow import INEXACT
-from penstock.program.isa.flow import DESIGNS, FlowChoice
+from penstock.program.isa.flow import DESIGN_NAMES, DESIGNS, FlowChoice
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
 from penstock.testing.replay import streams_joined
 from penstock.testing.script import InstallStep, parse_script
@@ -63,9 +61,10 @@ def refusal(script: str, design: str, engine: str) -> str | None:
     for step in parse_script(script):
         joined = streams_joined(step.sql) if isinstance(step, InstallStep) else 0
         error = None
-        if joined > 2 and engine == "spark" and design in DESIGNS_NOT_HERE:
+        traits = DESIGNS.get(design, DESIGNS["mjoin"])
+        if joined > 2 and engine == "spark" and traits.not_on_spark:
             error = (
-                f"the design {design} cannot run on Spark: {DESIGNS_NOT_HERE[design]}",
+                f"the design {design} cannot run on Spark: {traits.not_on_spark}",
                 "Ask for the design parallel, mjoin, cascade, stashed, circular or linear, or "
                 f"{here}",
             )
@@ -85,7 +84,7 @@ def refusal(script: str, design: str, engine: str) -> str | None:
     return None
 
 
-EXACT = [design for design in DESIGNS if design != INEXACT]
+EXACT = [name for name in DESIGN_NAMES if name not in DESIGNS or DESIGNS[name].exact]
 
 
 @pytest.mark.product(6, by="path")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.program.isa.flow import EVERY_KIND, UNORDERED, FlowChoice
+from penstock.program.isa.flow import FLOWS, FlowChoice
 
 ORDERS = ("none", "outer", "inner")
 
@@ -24,12 +24,12 @@ class Way:
     @property
     def orders(self) -> tuple[str, ...]:
         """The orders that the flow offers."""
-        return ("none",) if self.flow in UNORDERED else ORDERS
+        return ORDERS if FLOWS[self.flow].ordered else ("none",)
 
     @property
     def every_kind(self) -> bool:
         """Whether it is for outer, semi and anti joins too."""
-        return self.flow in EVERY_KIND
+        return FLOWS[self.flow].every_kind
 
     def choice(self, precision: int | None = None) -> FlowChoice:
         return FlowChoice(self.flow, self.cores, self.branching, precision)
@@ -43,7 +43,7 @@ WAYS = [
     *(Way("splitjoin", cores, 2) for cores in (1, 2, 3)),
     *(Way("celljoin", cores) for cores in (1, 2, 3)),
     Way("three-step", 1),
-    *(Way(flow, 3) for flow in ("shared", *UNORDERED)),
+    *(Way(flow, 3) for flow in ("shared", "handshake", "low-latency-handshake")),
 ]
 """Every flow. Three cores and two outputs a node make a distribution tree of two levels."""
 ORDERED = [way for way in WAYS if len(way.orders) > 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import UserDict
 from decimal import Decimal
 
 import numpy as np
@@ -11,10 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import InputError
 from penstock.streams.convert import columns_and_left_out, to_batches
 from penstock.streams.events import Malformed, Tuples
+from penstock.streams.rows import convert_literals, literal_of, python_to_array
 from penstock.streams.schema import Stream, type_name
 
 R = Stream.of("R", pa.schema({"id": pa.int64(), "x": pa.int32()}))
@@ -270,6 +274,49 @@ def test_columns_of_dicts_are_those_of_all_rows() -> None:
     table, left_out = columns_and_left_out("R", [{"a": 1}, {"b": 2, "c": 1}, {"c": "x"}])
     assert table.to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}, {"a": None, "b": None}]
     assert list(left_out) == ["c"]
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**65), 2**65),
+    st.integers(-300, 300),
+    st.sampled_from([2**53 + 1, 2**24 + 1, 10**400]),
+    st.floats(),
+    st.floats(width=32),
+    st.text(max_size=2),
+    st.sampled_from([Decimal("1.5"), np.int8(3), np.float32(0.1), pd.NA, pd.NaT, "\ud800", b"a"]),
+)
+SCHEMA = pa.schema({"a": pa.int8(), "b": pa.uint64(), "c": pa.float32(), "d": pa.string()})
+KEYS = st.sampled_from(["a", "b", "c", "d", "A", "x"])
+
+
+@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=5), min_size=1, max_size=4))
+def test_dicts_are_read_as_other_mappings_are(data: list[dict[str, object]]) -> None:
+    stream = Stream.of("R", SCHEMA)
+    expected = to_batches(stream, [UserDict(row) for row in data])
+    assert repr(to_batches(stream, data)) == repr(expected)
+
+
+PYTHON_COLUMNS = st.one_of(*(
+    st.lists(values, min_size=1, max_size=5)
+    for values in (VALUES, st.integers(-(2**65), 2**65), st.integers(-200, 300) | st.none(),
+                   st.floats() | st.integers(-(2**60), 2**60), st.floats() | st.none())
+))  # fmt: skip
+TYPES = [
+    pa.int8(), pa.uint8(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(),
+    pa.bool_(), pa.string(), pa.decimal128(10, 2),
+]  # fmt: skip
+
+
+@given(PYTHON_COLUMNS, st.sampled_from(TYPES))
+def test_a_column_in_bulk_is_the_column_value_by_value(
+    values: list[object], kind: pa.DataType
+) -> None:
+    array, reasons = python_to_array(values, kind)
+    expected, why = convert_literals([literal_of(value) for value in values], kind)
+    assert (array.type, repr(array.to_pylist())) == (kind, repr(expected.to_pylist()))
+    assert reasons == why
 
 
 FAR = [

@@ -43,6 +43,8 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import print_summary, print_table, with_progress, write
 from penstock.errors import InputError, PenstockError
+from penstock.program.isa.kernels import AGGREGATE_KERNELS, JOIN_KERNELS
+from penstock.streams.display import listed
 
 if TYPE_CHECKING:
     from penstock.cli.run.on_spark import SparkOptions
@@ -133,8 +135,9 @@ Kernel = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Force the kernel: nested-loop, hash, band or sorted; of aggregates panes or wid.",
-        autocompletion=one_of("nested-loop", "hash", "band", "sorted", "panes", "wid"),
+        help=f"Force the kernel: {listed(JOIN_KERNELS, 'or')}; of aggregates "
+        f"{listed(AGGREGATE_KERNELS, 'or')}.",
+        autocompletion=one_of((*JOIN_KERNELS, *AGGREGATE_KERNELS)),
     ),
 ]
 RowOrder = Annotated[

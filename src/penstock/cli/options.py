@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.errors import InputError
+from penstock.program.isa.flow import ADMISSIONS, DESIGN_NAMES, DESIGNS, FLOWS, PROBE_ORDERS
+from penstock.streams.display import listed
 
 if TYPE_CHECKING:
     from penstock.cli.run.on_spark import SparkOptions
@@ -20,7 +22,7 @@ FLAG = ""
 """The metavar of an option without a value: only the option's name is shown."""
 
 
-def one_of(*names: str) -> Callable[[str], list[str]]:
+def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     """The completions that a shell proposes for the value of an option."""
 
     def proposed(incomplete: str) -> list[str]:
@@ -29,17 +31,18 @@ def one_of(*names: str) -> Callable[[str], list[str]]:
     return proposed
 
 
+_DESIGNS = [name for name in DESIGN_NAMES if name not in DESIGNS or DESIGNS[name].exact]
+"""Every design but the one that loses rows."""
+
 # No minimum here: our error for a value that is too small says more than Typer's.
 FlowName = Annotated[
     str | None,
     typer.Option(
         "--flow",
         metavar="NAME",
-        help="How cores share the joins: three-step, shared, splitjoin, celljoin, handshake or "
-        "low-latency-handshake; on Spark splitjoin.",
-        autocompletion=one_of(
-            "three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake"
-        ),
+        help=f"How cores share the joins: {listed(FLOWS, 'or')}; on Spark "
+        f"{listed(name for name, flow in FLOWS.items() if not flow.not_on_spark)}.",
+        autocompletion=one_of(FLOWS),
     ),
 ]
 Cores = Annotated[
@@ -61,30 +64,27 @@ Precision = Annotated[
 Admission = Annotated[
     str | None,
     typer.Option(
-        metavar="wait|shed",
+        metavar="|".join(ADMISSIONS),
         help="What happens to input while the output is full: it waits, or it is dropped, counted "
         "and reported.",
-        autocompletion=one_of("wait", "shed"),
+        autocompletion=one_of(ADMISSIONS),
     ),
 ]
 Design = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How a join of three and more streams is run: auto, mjoin, cascade, shared, parallel, "
-        "stashed, circular or linear.",
-        autocompletion=one_of(
-            "auto", "mjoin", "cascade", "shared", "parallel", "stashed", "circular", "linear"
-        ),
+        help=f"How a join of three and more streams is run: {listed(_DESIGNS, 'or')}.",
+        autocompletion=one_of(_DESIGNS),
     ),
 ]
 ProbeOrder = Annotated[
     str | None,
     typer.Option(
-        metavar="measured|fixed",
+        metavar="|".join(PROBE_ORDERS),
         help="How a join of three and more streams orders its probes: by match rates, or by the "
         "places of the streams in FROM.",
-        autocompletion=one_of("measured", "fixed"),
+        autocompletion=one_of(PROBE_ORDERS),
     ),
 ]
 Stash = Annotated[
@@ -150,7 +150,7 @@ EngineOption = Annotated[
         "--engine",
         metavar="spark|local",
         help="Spark Structured Streaming, or the engine inside this process.",
-        autocompletion=one_of(*EngineName),
+        autocompletion=one_of(EngineName),
     ),
 ]
 Master = Annotated[

@@ -34,6 +34,7 @@ from penstock.flows.splitjoin.gathering import Stars
 from penstock.flows.splitjoin.splitjoin import splitjoin
 from penstock.flows.stashed.stashed import stashed
 from penstock.program.choose.design import MOST_COMBINATIONS
+from penstock.program.isa import flow as flow_table
 from penstock.program.isa.block_instructions import BlockInstruction, OwnRows
 from penstock.program.isa.flow import Flow
 from penstock.sql.own_blocks import register, registered
@@ -55,21 +56,20 @@ def partner_search_of(flow: Flow | None, kind: str) -> PartnerSearch | None:
     if kind != "inner":
         # A tuple without a partner is known once all pairs of its rank have come, in order.
         flow = replace(flow, order="outer", precision=1)
-    return make_partner_search(flow)
+    return None if flow_table.FLOWS[flow.name].in_block else FLOWS[flow.name](flow)
 
 
-def make_partner_search(flow: Flow) -> PartnerSearch | None:
-    """The cores of a flow, on threads; None where the join block does the work itself."""
-    stars = Stars(flow.order, flow.precision)
-    if flow.name == "splitjoin":
-        return splitjoin(flow.cores, flow.branching, stars, Threads)
-    if flow.name == "celljoin":
-        return celljoin(flow.cores, stars, Threads)
-    if flow.name == "handshake":
-        return Handshake(flow.cores, Threads)
-    if flow.name == "low-latency-handshake":
-        return LowLatencyHandshake(flow.cores, Threads)
-    return None
+FLOWS: dict[str, Callable[[Flow], PartnerSearch]] = {
+    "splitjoin": lambda flow: splitjoin(flow.cores, flow.branching, _stars(flow), Threads),
+    "celljoin": lambda flow: celljoin(flow.cores, _stars(flow), Threads),
+    "handshake": lambda flow: Handshake(flow.cores, Threads),
+    "low-latency-handshake": lambda flow: LowLatencyHandshake(flow.cores, Threads),
+}
+"""What makes the cores of each flow that is not in the join block itself, on threads."""
+
+
+def _stars(flow: Flow) -> Stars:
+    return Stars(flow.order, flow.precision)
 
 
 DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
@@ -81,12 +81,12 @@ DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
     "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
     "stashed": lambda flow: stashed(Threads, size=flow.stash),
 }
-"""What makes a design of multiway joins; ``mjoin`` is the block's own."""
+"""What makes the cores of each design that is not in the multiway block itself."""
 
 
 def combination_search_of(flow: Flow | None) -> CombinationSearch | None:
     """The cores of a design; None where the multiway block does the work itself."""
-    if flow is None or flow.design not in DESIGNS:
+    if flow is None or flow_table.DESIGNS[flow.design].in_block:
         return None
     return DESIGNS[flow.design](flow)
 

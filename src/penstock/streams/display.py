@@ -19,14 +19,14 @@ def one_line(text: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[str], word: str = "and") -> str:
     """Names as a sentence has them.
 
-    >>> listed(["R"]), listed(["R", "S"]), listed(["R", "S", "Q"])
-    ('R', 'R and S', 'R, S and Q')
+    >>> listed(["R"]), listed(["R", "S"]), listed(["R", "S", "Q"], "or")
+    ('R', 'R and S', 'R, S or Q')
     """
     *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    return f"{', '.join(others)} {word} {last}" if others else last
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from operator import itemgetter
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,9 @@ from penstock.streams.schema import Stream
 
 def columns_of(stream: Stream, rows: Sequence[object]) -> tuple[list[list[object]], dict[int, str]]:
     """The values column by column, and a reason for each row with unknown or repeated keys."""
+    alike = _columns_of_dicts(stream, rows)
+    if alike is not None:
+        return alike, {}
     names = stream.schema.names
     columns: list[list[object]] = [[] for _ in names]
     reasons: dict[int, str] = {}
@@ -38,6 +42,23 @@ def columns_of(stream: Stream, rows: Sequence[object]) -> tuple[list[list[object
         for column, key in zip(columns, mapping, strict=True):
             column.append(row.get(key))
     return columns, reasons
+
+
+def _columns_of_dicts(stream: Stream, rows: Sequence[object]) -> list[list[object]] | None:
+    """The values column by column, if all rows are dicts with the keys of the first one."""
+    if set(map(type, rows)) != {dict}:
+        return None
+    dicts = cast(Sequence[dict[object, object]], rows)
+    first = dicts[0]
+    mapping, problem = _match_keys(stream, tuple(first))
+    if problem or sum(map(len, dicts)) != len(first) * len(dicts):
+        return None
+    nothing: list[object] = [None] * len(dicts)
+    try:
+        # Rows that have all these keys, and have no more keys in all, have no other key.
+        return [list(map(itemgetter(k), dicts)) if k in first else nothing for k in mapping]
+    except KeyError:
+        return None
 
 
 def _match_keys(stream: Stream, keys: tuple[object, ...]) -> tuple[list[object], str | None]:
@@ -62,12 +83,24 @@ def python_to_array(
     exact = _PYTHON_TYPES.get(_family(kind), frozenset())
     if set(map(type, values)) <= exact and not _has_far_decimals(values, kind):
         try:
-            array: Any = pa.array(values, kind)
+            array: Any = _array_of(values, kind)
             if not pa.types.is_float32(kind) or not pc.any(pc.is_inf(array)).as_py():
                 return array, {}
         except (pa.ArrowException, OverflowError, ValueError):
             pass  # a value does not fit: find out which
     return convert_literals([literal_of(value) for value in values], kind)
+
+
+def _array_of(values: list[object], kind: pa.DataType) -> pa.Array[Any]:
+    """An array of values of the Python types for ``kind``; an error if one does not fit."""
+    if pa.types.is_integer(kind):
+        try:
+            # Twice as fast as Arrow, but has no NULL.
+            numbers = cast(list[int], values)
+            return pa.array(np.fromiter(numbers, kind.to_pandas_dtype(), len(numbers)))
+        except TypeError:
+            pass
+    return pa.array(values, kind)
 
 
 def _has_far_decimals(values: list[object], kind: pa.DataType) -> bool:
@@ -85,7 +118,7 @@ def _is_far(value: Decimal) -> bool:
 # The Python types that pyarrow converts to an Arrow type without changing a value.
 _PYTHON_TYPES: dict[str, frozenset[type]] = {
     "integer": frozenset({int, type(None)}),
-    "float": frozenset({float, type(None)}),
+    "float": frozenset({float, int, type(None)}),
     "boolean": frozenset({bool, type(None)}),
     "string": frozenset({str, type(None)}),
     "binary": frozenset({bytes, type(None)}),

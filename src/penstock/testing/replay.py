@@ -17,7 +17,6 @@ import pyarrow as pa
 
 import penstock
 from penstock.errors import PenstockError, ScriptError, SqlError
-from penstock.program.choose.join_kernel import KERNELS
 from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.program.isa.instructions import (
     Change,
@@ -27,6 +26,7 @@ from penstock.program.isa.instructions import (
     Install,
     Instruction,
 )
+from penstock.program.isa.kernels import JOIN_KERNELS
 from penstock.sql.parse.parser import parse_query
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
 from penstock.streams.literals import format_rows, physical_array, to_physical
@@ -333,7 +333,7 @@ class QueryOptions:
 
     def without_join(self) -> QueryOptions:
         """The options without those that only a join can have."""
-        kernel = None if self.kernel in KERNELS else self.kernel
+        kernel = None if self.kernel in JOIN_KERNELS else self.kernel
         flow = replace(self.without_design().flow, name=None, branching=None)
         return replace(self, kernel=kernel, flow=flow)
 

@@ -36,7 +36,6 @@ from penstock.program.isa.flow import (
     Flow,
     FlowChoice,
     FlowName,
-    Kernel,
     Order,
     ProbeOrderName,
 )
@@ -48,6 +47,7 @@ from penstock.program.isa.instructions import (
     Instruction,
     Reset,
 )
+from penstock.program.isa.kernels import Kernel
 from penstock.sql.bind.catalog import Catalog
 from penstock.streams.convert import PushData, to_batches
 from penstock.streams.events import End, Merged, Tuples

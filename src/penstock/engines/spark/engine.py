@@ -45,7 +45,6 @@ from penstock.program.isa.flow import (
     DesignName,
     FlowChoice,
     FlowName,
-    Kernel,
     Order,
     ProbeOrderName,
 )
@@ -57,6 +56,7 @@ from penstock.program.isa.instructions import (
     Instruction,
     Reset,
 )
+from penstock.program.isa.kernels import Kernel
 from penstock.sql.bind.catalog import Catalog
 from penstock.streams.convert import PushData, to_batches
 from penstock.streams.display import counted

@@ -10,29 +10,14 @@ from dataclasses import replace
 from penstock.errors import InputError
 from penstock.program.choose.flow import check_choice, check_joins, decide, explain_design
 from penstock.program.isa.block_instructions import Program
-from penstock.program.isa.flow import Flow, FlowChoice
+from penstock.program.isa.flow import DESIGNS, FLOWS, Flow, FlowChoice
+from penstock.streams.display import listed
 
-FLOW = "splitjoin"
+[FLOW] = [name for name, flow in FLOWS.items() if not flow.not_on_spark]
 """Its cores do not communicate, so they can be tasks of a Spark stage."""
-
-_ONE_MEMORY = "its cores share one memory, and tasks of a Spark stage have none in common"
-_MESSAGES = "its cores send each other messages, and tasks of a Spark stage cannot"
-WHY_NOT = {
-    "three-step": "it has one core, and Spark shares a join among the cores that it has",
-    "shared": _ONE_MEMORY,
-    "celljoin": _ONE_MEMORY,
-    "handshake": _MESSAGES,
-    "low-latency-handshake": _MESSAGES,
-}
-
-
-SHARING_DESIGN = "parallel"
-"""The design whose cores do not communicate."""
-DESIGNS_NOT_HERE = {
-    "shared": _ONE_MEMORY,
-    "parallel-as-published": "it loses rows, and is there to show this on the embedded engine",
-}
-DESIGNS_HERE = "parallel, mjoin, cascade, stashed, circular or linear"
+_DESIGNS_HERE = [name for name, design in DESIGNS.items() if not design.not_on_spark]
+[SHARING_DESIGN] = [name for name in _DESIGNS_HERE if DESIGNS[name].cores == "any"]
+"""The design whose cores do not communicate; the others run inside one core."""
 
 
 SHARED_BY_ALL = (
@@ -48,15 +33,18 @@ ELSEWHERE = "run it on the embedded engine: ps.connect('local') (--engine local)
 def check_on_spark(choice: FlowChoice) -> None:
     """Refuse a choice that is valid for no query on Spark; the cores are those of the engine."""
     check_choice(choice)
-    if choice.name in WHY_NOT:
+    flow = FLOWS[choice.name or FLOW]
+    if flow.not_on_spark:
         raise InputError(
-            f"the flow {choice.name} cannot run on Spark: {WHY_NOT[choice.name]}",
+            f"the flow {choice.name} cannot run on Spark: {flow.not_on_spark}",
             f"Leave the flow out: it is {FLOW} for joins of two streams; or {ELSEWHERE}",
         )
-    if choice.design in DESIGNS_NOT_HERE:
+    design = DESIGNS.get(choice.design or "auto")
+    if design is not None and design.not_on_spark:
+        others = listed(sorted(_DESIGNS_HERE, key=lambda name: name != SHARING_DESIGN), "or")
         raise InputError(
-            f"the design {choice.design} cannot run on Spark: {DESIGNS_NOT_HERE[choice.design]}",
-            f"Ask for the design {DESIGNS_HERE}, or {ELSEWHERE}",
+            f"the design {choice.design} cannot run on Spark: {design.not_on_spark}",
+            f"Ask for the design {others}, or {ELSEWHERE}",
         )
     if choice.branching is not None:
         raise InputError(

@@ -79,7 +79,9 @@ class GridLayout:
 
     one_region = False
 
-    def __init__(self, dims: Sequence[Dimension], stored: KeyColumns, widths: list[float]) -> None:
+    def __init__(
+        self, dims: Sequence[Dimension], stored: KeyColumns, widths: Sequence[float]
+    ) -> None:
         """``widths`` are those of the probes' ranges, in each dimension."""
         self._dims = dims
         count = len(stored)

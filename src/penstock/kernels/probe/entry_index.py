@@ -8,7 +8,7 @@ condition is selective. Then every probe searches all segments and the tail; see
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,16 +196,9 @@ class EntryIndex:
     def segment(self, start: int, stored: Columns) -> Segment:
         """A segment of these entries, the first of which is ``start``; it is not added here."""
         entries = self._key_columns(self.side, stored.keys)
-        layout: Layout
-        if self.choice.equal:
-            used = {number for number, _ in self.choice.equal}
-            equal = self.choice.equal
-            layout = HashLayout([s for s, _ in equal], [p for _, p in equal], len(entries))
-        else:
-            used = {n for d in self.choice.dims for n in (d.stored, d.other) if n is not None}
-            layout = GridLayout(self.choice.dims, entries, self._widths)
+        layout = LAYOUTS[self.choice.name](self.choice, entries, self._widths)
         unknown: Array | None = None
-        for number in used:
+        for number in self.choice.stored_keys:
             valid = stored.valid[number]
             if valid is not None:
                 unknown = ~valid if unknown is None else unknown | ~valid
@@ -376,6 +369,29 @@ class IndexChoice:
             return "nested-loop"
         both = any(d.lower is not None and d.upper is not None for d in self.dims)
         return "band" if both else "sorted"
+
+    @property
+    def stored_keys(self) -> set[int]:
+        """The keys of the stored side that it is laid out by."""
+        dims = {n for d in self.dims for n in (d.stored, d.other) if n is not None}
+        return dims | {stored for stored, _ in self.equal}
+
+
+def _hashed(choice: IndexChoice, entries: KeyColumns, widths: Sequence[float]) -> Layout:
+    stored, probe = [s for s, _ in choice.equal], [p for _, p in choice.equal]
+    return HashLayout(stored, probe, len(entries))
+
+
+def _grid(choice: IndexChoice, entries: KeyColumns, widths: Sequence[float]) -> Layout:
+    return GridLayout(choice.dims, entries, widths)
+
+
+LAYOUTS: dict[str, Callable[[IndexChoice, KeyColumns, Sequence[float]], Layout]] = {
+    "hash": _hashed,
+    "band": _grid,
+    "sorted": _grid,
+}
+"""What lays out the entries of a segment, by kernel; the nested loop needs no layout."""
 
 
 class IndexOptions:

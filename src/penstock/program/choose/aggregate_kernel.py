@@ -11,7 +11,6 @@ from penstock.errors import InputError
 from penstock.sql.plan import INVERTIBLE, Aggregate
 from penstock.streams.windows import AggregateWindow, Sliding, SlidingRows
 
-AGGREGATE_KERNELS = ("panes", "wid")
 MOST_MODULES = 1 << 16
 """The largest number of window modules: with more, panes are faster in any case."""
 

@@ -12,16 +12,15 @@ from penstock.program.choose.stash import assumed_plan, check_stash, check_stash
 from penstock.program.isa.block_instructions import AggregateRows, OrderRows, Program
 from penstock.program.isa.flow import (
     ADMISSIONS,
+    DESIGN_NAMES,
     DESIGNS,
-    EVERY_KIND,
     FLOWS,
-    OWN_ORDER,
     PROBE_ORDERS,
-    UNORDERED,
     Flow,
     FlowChoice,
 )
 from penstock.sql.plan import Call
+from penstock.streams.display import listed
 from penstock.streams.schema import is_text
 
 DEFAULT_BRANCHING = 8
@@ -57,7 +56,7 @@ def check_choice(choice: FlowChoice) -> None:
             f"a distribution tree with branching {choice.branching} does not branch",
             f"Write 2 or more, or leave it out: {DEFAULT_BRANCHING}.",
         )
-    if choice.branching is not None and choice.name not in (None, "splitjoin"):
+    if choice.branching is not None and choice.name and not FLOWS[choice.name].branches:
         raise InputError(
             f"the flow {choice.name} has no distribution tree to branch",
             "Leave the branching out, or ask for the flow splitjoin.",
@@ -67,9 +66,9 @@ def check_choice(choice: FlowChoice) -> None:
             f"a precision of {choice.precision} would mean a star every {choice.precision} results",
             "Write 1 or more.",
         )
-    if choice.design is not None and choice.design not in DESIGNS:
+    if choice.design is not None and choice.design not in DESIGN_NAMES:
         raise InputError(
-            f"unknown design {choice.design!r}", f"Write one of: {', '.join(DESIGNS)}."
+            f"unknown design {choice.design!r}", f"Write one of: {', '.join(DESIGN_NAMES)}."
         )
     if choice.probe_order is not None and choice.probe_order not in PROBE_ORDERS:
         raise InputError(f"unknown probe order {choice.probe_order!r}", "Write measured or fixed.")
@@ -131,22 +130,24 @@ def decide(program: Program) -> Flow:
             f"the flow {name} shares joins of two streams, and the query joins {several}",
             "Leave the flow out, or ask for the flow three-step.",
         )
-    if kinds and name in UNORDERED and program.order != "none":
+    flow = FLOWS[name]
+    if kinds and not flow.ordered and program.order != "none":
         raise InputError(
             f"the flow {name} does not offer the order {program.order}: its rows come when two "
             "tuples meet",
             "Ask for the order none, or for the flow splitjoin.",
         )
-    if special is not None and name not in EVERY_KIND:
+    if special is not None and not flow.every_kind:
+        serving = [other for other, traits in FLOWS.items() if traits.every_kind]
         raise InputError(
             f"the flow {name} does not offer {special} joins: no core of it knows whether a "
             "tuple has found a partner in another",
-            f"Ask for one of the flows {' and '.join(EVERY_KIND)}.",
+            f"Ask for one of the flows {listed(serving)}.",
         )
     order = program.order
     if _needs_order(program):
         order = "inner"
-        if name in UNORDERED:
+        if not flow.ordered:
             raise InputError(
                 f"the flow {name} offers no order, and FIRST, LAST, ORDER BY and LIMIT over a join "
                 "take its rows in the order of their arrival",
@@ -156,7 +157,7 @@ def decide(program: Program) -> Flow:
     design, revises = "mjoin", False
     if several:
         design = design_of(choice, program).design
-        revises = design in REVISED and _is_open(choice, program)
+        revises = DESIGNS[design].revised and _is_open(choice, program)
         cores = _cores_of_design(design, choice, several)
         _check_parts(design, choice)
     return Flow(
@@ -173,27 +174,18 @@ def decide(program: Program) -> Flow:
     )
 
 
-CORE_FOR_EACH_STREAM = ("circular", "linear")
-"""The designs whose number of cores is that of the streams."""
-ANY_CORES = ("shared", "parallel", "parallel-as-published")
-"""The designs for any number of cores."""
-INEXACT = "parallel-as-published"
-"""The design that loses rows."""
-REVISED = ("mjoin", "shared", "cascade")
-"""The designs of which one can take the other's place while a join runs."""
-
-
 def design_of(choice: FlowChoice, program: Program) -> DesignChoice:
     """The design of a join of three and more streams, and why."""
     step = _step(program)
-    if choice.design not in (None, "auto"):
-        if step is not None and choice.design != "mjoin":
+    if choice.design is not None and choice.design != "auto":
+        if step is not None and not DESIGNS[choice.design].every_kind:
+            serving = [name for name, traits in DESIGNS.items() if traits.every_kind]
             raise InputError(
                 f"the design {choice.design} does not offer {step} joins among three and more "
                 "streams",
-                "Ask for the design mjoin, or leave it out.",
+                f"Ask for the design {listed(serving, 'or')}, or leave it out.",
             )
-        return DesignChoice(str(choice.design), "asked for")
+        return DesignChoice(choice.design, "asked for")
     if step is not None:
         return DesignChoice("mjoin", f"one core runs {step} joins among three and more streams")
     if choice.branching is not None:
@@ -217,11 +209,12 @@ def _is_open(choice: FlowChoice, program: Program) -> bool:
 
 def _check_parts(design: str, choice: FlowChoice) -> None:
     """Refuse a probe order or a stash that a design does not have."""
-    if choice.probe_order is not None and design in OWN_ORDER:
+    if choice.probe_order is not None and DESIGNS[design].own_order:
+        others = [name for name, one in DESIGNS.items() if one.exact and not one.own_order]
         raise InputError(
             f"the probe order {choice.probe_order} is asked for, and the design {design} has an "
             "order of its own",
-            "Leave the probe order out, or ask for the design mjoin, shared, parallel or linear.",
+            f"Leave the probe order out, or ask for the design {listed(others, 'or')}.",
         )
     if choice.stash is not None and design != "stashed":
         raise InputError(
@@ -232,18 +225,20 @@ def _check_parts(design: str, choice: FlowChoice) -> None:
 
 def _cores_of_design(design: str, choice: FlowChoice, streams: int) -> int:
     """The number of cores of a design, or an error if it cannot have those that are asked for."""
-    if choice.branching is not None and not design.startswith("parallel"):
+    traits = DESIGNS[design]
+    if choice.branching is not None and not traits.branches:
         raise InputError(
             f"the design {design} has no distribution tree to branch",
             "Leave the branching out, or ask for the design parallel.",
         )
-    if design in ANY_CORES:
+    if traits.cores == "any":
         return choice.cores or max(1, _machine_cores())
-    cores, what = 1, "one core"
     if design == "stashed":
         check_stash(streams, choice.stash)
+    cores, what = 1, "one core"
+    if traits.cores == "two":
         cores, what = 2, "two cores, one for each stage"
-    elif design in CORE_FOR_EACH_STREAM:
+    elif traits.cores == "each":
         cores, what = streams, f"a core for each of the {streams} streams"
     if choice.design in (None, "auto"):
         # A cascade that was not asked for may give way to the design shared.
@@ -301,7 +296,7 @@ def explain_flow(flow: Flow, program: Program) -> str:
         lines = [f"flow {flow.name} on {cores}: {_why(program.flow, program)}"]
         if _multiway(program):
             lines = [explain_design(flow, program, f" on {cores}")]
-        if flow.name == "splitjoin":
+        if FLOWS[flow.name].branches:
             lines.append(f"branching {flow.branching}")
     if flow.name == "shared" and flow.cores > 1:
         lines += [_threads(aggregate, flow.cores) for aggregate in program.aggregates]
@@ -315,9 +310,10 @@ def explain_flow(flow: Flow, program: Program) -> str:
 def warnings_of(program: Program) -> list[str]:
     """What a user should know of a query that is started."""
     found = [] if _idle_cores(program) is None else [str(_idle_cores(program))]
-    if _multiway(program) and program.flow.design == INEXACT:
+    design = program.flow.design
+    if _multiway(program) and design in DESIGNS and not DESIGNS[design].exact:
         found.append(
-            f"the design {INEXACT} loses rows: each core has a share of every window, and members "
+            f"the design {design} loses rows: each core has a share of every window, and members "
             "in different cores never meet; the design parallel has them all"
         )
     return [*found, *cross_products(program)]
@@ -383,7 +379,7 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
         why = plan.why if choice.stash is None else f"{plan.why}; the number is asked for"
         lines.append(f"stash of {size} pairs of {pair} ({plan.second + 1}): {why}")
-    if flow.design not in OWN_ORDER and (len(join.inputs) == join.core or join.core > 1):
+    if not DESIGNS[flow.design].own_order and (len(join.inputs) == join.core or join.core > 1):
         lines.append(f"probe orders {_orders(flow, choice)}")
     return "\n".join(lines)
 
@@ -394,7 +390,7 @@ def _orders(flow: Flow, choice: FlowChoice) -> str:
         return "fixed: asked for; from each stream's place in FROM around"
     why = "asked for" if choice.probe_order else "nothing else is asked for"
     rule = "an equality first, then another condition, then the smallest count window"
-    if flow.design not in ("mjoin", "shared"):
+    if not DESIGNS[flow.design].measured:
         return f"by the program: {rule}"
     return f"measured: {why}; {rule}, and samples of arrivals revise that"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import InputError
-from penstock.program.choose.aggregate_kernel import AGGREGATE_KERNELS
+from penstock.program.isa.kernels import AGGREGATE_KERNELS, JOIN_KERNELS
 from penstock.sql.expressions import (
     TRUE,
     Call,
@@ -27,7 +27,6 @@ from penstock.sql.expressions import (
 )
 from penstock.sql.plan import Aggregate, Join, Plan
 
-KERNELS = ("nested-loop", "hash", "band", "sorted")
 LOWER = frozenset({"gt", "ge"})
 UPPER = frozenset({"lt", "le"})
 
@@ -48,13 +47,13 @@ def check_kernel(plan: Plan, forced: str | None) -> None:
     """
     if forced is None:
         return
-    if forced not in (*KERNELS, *AGGREGATE_KERNELS):
-        names = ", ".join((*KERNELS, *AGGREGATE_KERNELS))
+    if forced not in (*JOIN_KERNELS, *AGGREGATE_KERNELS):
+        names = ", ".join((*JOIN_KERNELS, *AGGREGATE_KERNELS))
         raise InputError(f"unknown kernel {forced!r}", f"Write one of: {names}.")
     sources = [select.source for select in plan.selects]
     aggregates = [source for source in sources if isinstance(source, Aggregate)]
     joins = [one for one in (*sources, *(a.source for a in aggregates)) if isinstance(one, Join)]
-    if forced in KERNELS and not joins:
+    if forced in JOIN_KERNELS and not joins:
         others = f", or write one for aggregates: {', '.join(AGGREGATE_KERNELS)}"
         raise InputError(
             f"the kernel {forced!r} is for joins, and the query has none",
@@ -63,7 +62,7 @@ def check_kernel(plan: Plan, forced: str | None) -> None:
     if forced in AGGREGATE_KERNELS and not aggregates:
         raise InputError(
             f"the kernel {forced!r} is for aggregates, and the query has none",
-            f"Leave the kernel out, or write one for joins: {', '.join(KERNELS)}.",
+            f"Leave the kernel out, or write one for joins: {', '.join(JOIN_KERNELS)}.",
         )
 
 
@@ -71,35 +70,24 @@ def choose_kernel(join: Join, forced: str | None = None) -> tuple[str, str]:
     """The kernel and the reason for it; an error if the forced one cannot serve the predicate."""
     usable = _usable(join)
     found = {"hash": usable.equal, "band": usable.bands, "sorted": usable.one_sided + usable.bands}
-    if forced == "nested-loop":
-        return forced, "asked for"
     if forced is not None:
+        kernel = JOIN_KERNELS[forced]
+        if not kernel.needs:
+            return forced, "asked for"
         if not found[forced]:
             raise InputError(
                 f"the kernel {forced!r} cannot serve the join predicate {_predicate(join)}",
-                f"It needs {NEEDS[forced]}; leave the kernel out, or write nested-loop.",
+                f"It needs {kernel.needs}; leave the kernel out, or write nested-loop.",
             )
         return forced, f"asked for; uses {_listed(found[forced])}"
-    for kernel in ("hash", "band", "sorted"):
-        if found[kernel]:
-            also = usable.bands + usable.one_sided if kernel == "hash" else []
+    for name, kernel in JOIN_KERNELS.items():
+        if kernel.needs and found[name]:
+            also = usable.bands + usable.one_sided if name == "hash" else []
             or_else = f"; or a range of {_listed(also)}, if fewer tuples pass that" if also else ""
-            if kernel == "hash" and not join.steps:  # all equalities hold of every row
-                return kernel, f"{WHY[kernel]} {_listed(_equal_classes(usable.equal))}{or_else}"
-            return kernel, f"{WHY[kernel]} {_listed(found[kernel])}{or_else}"
+            if name == "hash" and not join.steps:  # all equalities hold of every row
+                return name, f"{kernel.why} {_listed(_equal_classes(usable.equal))}{or_else}"
+            return name, f"{kernel.why} {_listed(found[name])}{or_else}"
     return "nested-loop", _why_nested(join)
-
-
-NEEDS = {
-    "hash": "an equality between a column of each side",
-    "band": "a column of one side between two bounds of the other",
-    "sorted": "an inequality between a column of each side",
-}
-WHY = {
-    "hash": "equality on",
-    "band": "a range of",
-    "sorted": "one-sided inequality of",
-}
 
 
 def _usable(join: Join) -> _Usable:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.program.isa.block_instructions import JoinStreams, Program
-from penstock.program.isa.flow import ANY_FLOW, OWN_ORDER, FlowChoice
+from penstock.program.isa.flow import ANY_FLOW, DESIGNS, FlowChoice
 from penstock.sql.expressions import TRUE, Call, Expression, conjuncts, sides
 from penstock.streams.display import listed
 from penstock.streams.windows import Rows, Window
@@ -181,7 +181,8 @@ def explain_orders(join: JoinStreams, flow: FlowChoice = ANY_FLOW) -> list[str]:
         return []
     terms, sizes = JoinTerms(join), assumed_sizes(join.windows)
     lines = []
-    has_orders = join.core > 1 and flow.design not in OWN_ORDER
+    design = DESIGNS.get(flow.design or "")
+    has_orders = join.core > 1 and not (design and design.own_order)
     for origin in range(join.core if has_orders else 0):
         order = probe_order(join, terms, origin)
         if flow.probe_order == "fixed":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.program.choose.aggregate_kernel import AGGREGATE_KERNELS, choose_aggregate_kernel
+from penstock.program.choose.aggregate_kernel import choose_aggregate_kernel
 from penstock.program.choose.join_kernel import check_kernel, choose_kernel
 from penstock.program.isa.block_instructions import (
     AggregateRows,
@@ -19,6 +19,7 @@ from penstock.program.isa.block_instructions import (
     SelectRows,
     UnionRows,
 )
+from penstock.program.isa.kernels import AGGREGATE_KERNELS
 from penstock.sql.expressions import Column, Expression, rebuild
 from penstock.sql.plan import Aggregate, Call, Join, Plan, Scan, Select, Union
 from penstock.sql.rules import rewrite

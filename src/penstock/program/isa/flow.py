@@ -10,12 +10,10 @@ from typing import Literal, get_args
 
 Order = Literal["none", "outer", "inner"]
 """The orders of EMIT ORDER."""
-Kernel = Literal["nested-loop", "hash", "band", "sorted", "panes", "wid"]
-"""The kernels of joins and of aggregates."""
 FlowName = Literal[
     "three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake"
 ]
-"""How cores share a join."""
+"""How cores share a join: the names in :data:`FLOWS`, for type checkers."""
 DesignName = Literal[
     "auto",
     "mjoin",
@@ -27,24 +25,163 @@ DesignName = Literal[
     "linear",
     "parallel-as-published",
 ]
-"""How cores share a join of three and more streams; ``auto``: the engine decides."""
+"""How cores share a join of three and more streams: the names in :data:`DESIGNS`, for type
+checkers, and ``auto``, with which the engine decides."""
 ProbeOrderName = Literal["measured", "fixed"]
 """How a join of three and more streams orders its probes."""
 Admission = Literal["wait", "shed"]
 """What happens to input while a query's output is full."""
 
-FLOWS: tuple[str, ...] = get_args(FlowName)
-"""Every flow of the embedded engine, in the order in which errors list them."""
-EVERY_KIND = ("three-step", "splitjoin")
-"""The flows for outer, semi and anti joins too."""
-UNORDERED = ("handshake", "low-latency-handshake")
-"""The flows without an order: a pair is made when its tuples meet in a core."""
-DESIGNS: tuple[str, ...] = get_args(DesignName)
-"""Every design, in the order in which errors list them."""
-OWN_ORDER = ("cascade", "stashed", "circular")
-"""The designs with an order of their own; the others probe by those of ``mjoin``."""
 ADMISSIONS: tuple[str, ...] = get_args(Admission)
 PROBE_ORDERS: tuple[str, ...] = get_args(ProbeOrderName)
+
+_ONE_MEMORY = "its cores share one memory, and tasks of a Spark stage have none in common"
+_MESSAGES = "its cores send each other messages, and tasks of a Spark stage cannot"
+
+
+@dataclass(frozen=True)
+class FlowTraits:
+    """A flow for joins of two streams.
+
+    Parameters
+    ----------
+    summary
+        How the cores share a join, in one line.
+    in_block
+        The join block does the work itself, without units: ``flows/make.py`` has no entry for it.
+    every_kind
+        It serves outer, semi and anti joins too.
+    ordered
+        It offers an order. Without one, a pair is made when its tuples meet in a core.
+    branches
+        It has a distribution tree.
+    not_on_spark
+        Why its cores cannot be tasks of a Spark stage; empty if they can.
+    """
+
+    summary: str
+    in_block: bool = False
+    every_kind: bool = False
+    ordered: bool = True
+    branches: bool = False
+    not_on_spark: str = ""
+
+
+FLOWS: dict[str, FlowTraits] = {
+    "three-step": FlowTraits(
+        "one core scans, inserts and expires",
+        in_block=True,
+        every_kind=True,
+        not_on_spark="it has one core, and Spark shares a join among the cores that it has",
+    ),
+    "shared": FlowTraits(
+        "threads divide each batch and share the windows", in_block=True, not_on_spark=_ONE_MEMORY
+    ),
+    "splitjoin": FlowTraits(
+        "every core sees every tuple and stores a share of them",
+        every_kind=True,
+        branches=True,
+    ),
+    "celljoin": FlowTraits(
+        "a coordinator divides the windows among cores anew from time to time",
+        not_on_spark=_ONE_MEMORY,
+    ),
+    "handshake": FlowTraits(
+        "the streams pass each other along a chain of cores", ordered=False, not_on_spark=_MESSAGES
+    ),
+    "low-latency-handshake": FlowTraits(
+        "as handshake, but each tuple is sent along the chain at once and stored by one core",
+        ordered=False,
+        not_on_spark=_MESSAGES,
+    ),
+}
+"""Every flow, in the order in which errors list them. ``flows/make.py`` makes their cores."""
+
+
+@dataclass(frozen=True)
+class DesignTraits:
+    """A design for joins of three and more streams.
+
+    Parameters
+    ----------
+    summary
+        How the cores share a join, in one line.
+    cores
+        How many cores it has: ``one``, ``two``, one ``each`` stream, or ``any`` number.
+    in_block
+        The multiway block does the work itself, without units: ``flows/make.py`` has no entry for
+        it.
+    every_kind
+        It serves outer, semi and anti joins among the streams too.
+    own_order
+        It has an order of its own; the others probe by those of ``mjoin``.
+    measured
+        Its probe orders are revised by samples of arrivals.
+    revised
+        Another one of the revised designs can take its place while the join runs.
+    branches
+        It has a distribution tree.
+    exact
+        It has every row.
+    not_on_spark
+        Why it cannot run on Spark; empty if it can.
+    """
+
+    summary: str
+    cores: Literal["one", "two", "each", "any"]
+    in_block: bool = False
+    every_kind: bool = False
+    own_order: bool = False
+    measured: bool = False
+    revised: bool = False
+    branches: bool = False
+    exact: bool = True
+    not_on_spark: str = ""
+
+
+DESIGNS: dict[str, DesignTraits] = {
+    "mjoin": DesignTraits(
+        "one core probes window after window",
+        "one",
+        in_block=True,
+        every_kind=True,
+        measured=True,
+        revised=True,
+    ),
+    "cascade": DesignTraits(
+        "one core stores the combinations of the first streams",
+        "one",
+        own_order=True,
+        revised=True,
+    ),
+    "shared": DesignTraits(
+        "threads divide each batch and share the windows",
+        "any",
+        measured=True,
+        revised=True,
+        not_on_spark=_ONE_MEMORY,
+    ),
+    "parallel": DesignTraits(
+        "each core stores a part of one window, and all of the other windows",
+        "any",
+        branches=True,
+    ),
+    "stashed": DesignTraits(
+        "two cores in a row, with a stash of pairs between them", "two", own_order=True
+    ),
+    "circular": DesignTraits("a ring of cores, one for each stream", "each", own_order=True),
+    "linear": DesignTraits("a chain of cores, one for each stream", "each"),
+    "parallel-as-published": DesignTraits(
+        "each core stores a part of every window; loses rows",
+        "any",
+        branches=True,
+        exact=False,
+        not_on_spark="it loses rows, and is there to show this on the embedded engine",
+    ),
+}
+"""Every design, in the order in which errors list them. ``flows/make.py`` makes their cores."""
+DESIGN_NAMES = ("auto", *DESIGNS)
+"""What can be asked for."""
 
 
 @dataclass(frozen=True)

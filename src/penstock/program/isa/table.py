@@ -6,8 +6,6 @@ instruction is an entry here.
 
 from __future__ import annotations
 
-from penstock.program.choose.aggregate_kernel import AGGREGATE_KERNELS
-from penstock.program.choose.join_kernel import KERNELS
 from penstock.program.isa.block_instructions import (
     AggregateRows,
     JoinStreams,
@@ -39,8 +37,15 @@ from penstock.program.isa.codecs import (
     Union,
     Whole,
 )
-from penstock.program.isa.flow import ADMISSIONS, DESIGNS, FLOWS, PROBE_ORDERS, FlowChoice
+from penstock.program.isa.flow import (
+    ADMISSIONS,
+    DESIGN_NAMES,
+    FLOWS,
+    PROBE_ORDERS,
+    FlowChoice,
+)
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install, Reset
+from penstock.program.isa.kernels import AGGREGATE_KERNELS, JOIN_KERNELS
 from penstock.program.isa.operations import OPERATIONS
 from penstock.sql.expressions import Call as ExpressionCall
 from penstock.sql.expressions import Cast, Column, Literal
@@ -64,7 +69,7 @@ from penstock.streams.windows import (
     Unbounded,
 )
 
-ALL_KERNELS = (*KERNELS, *AGGREGATE_KERNELS)
+ALL_KERNELS = (*JOIN_KERNELS, *AGGREGATE_KERNELS)
 COUNT = Whole(0)
 BLOCK = Whole(0)
 EXPRESSION = ExpressionIndex()
@@ -291,7 +296,7 @@ INSTRUCTIONS = Union(
                     "columns", Several(_NUMBERS, least=2), "the columns of each input that are read"
                 ),
                 Field("float_clock", Truth(), "whether ticks are floats"),
-                Field("kernel", OneOf(KERNELS), "how partners are found"),
+                Field("kernel", OneOf(tuple(JOIN_KERNELS)), "how partners are found"),
                 Field("kernel_is_forced", Truth(), "whether that kernel was asked for"),
                 _REASON,
                 Field(
@@ -316,7 +321,7 @@ INSTRUCTIONS = Union(
                 Field("time", Maybe(Nested(TIME)), "its time attribute, if it needs one"),
                 Field("emit_empty", Truth(), "whether empty windows have rows (EMIT EMPTY)"),
                 Field("schema", Columns(named=False), "the columns of its rows"),
-                Field("kernel", OneOf(AGGREGATE_KERNELS), "how windows are aggregated"),
+                Field("kernel", OneOf(tuple(AGGREGATE_KERNELS)), "how windows are aggregated"),
                 Field("groups", Several(EXPRESSION), "the keys over whole tuples of the streams"),
                 Field("counted", Several(Nested(CALL)), "the calls over whole tuples"),
                 _REASON,
@@ -393,12 +398,14 @@ FLOW = Record(
     "flow",
     FlowChoice,
     (
-        Field("name", Maybe(OneOf(FLOWS)), "the flow"),
+        Field("name", Maybe(OneOf(tuple(FLOWS))), "the flow"),
         Field("cores", Maybe(Whole(1)), "among how many cores"),
         Field("branching", Maybe(Whole(2)), "how many branches a node of its tree has"),
         Field("precision", Maybe(Whole(1)), "the precision of the order"),
         Field("admission", Maybe(OneOf(ADMISSIONS)), "what happens to input when output is full"),
-        Field("design", Maybe(OneOf(DESIGNS)), "the design of joins of three and more streams"),
+        Field(
+            "design", Maybe(OneOf(DESIGN_NAMES)), "the design of joins of three and more streams"
+        ),
         Field("probe_order", Maybe(OneOf(PROBE_ORDERS)), "how such a join orders its probes"),
         Field("stash", Maybe(Whole(1)), "the pairs that the stash of the design stashed holds"),
     ),
