@@ -10,6 +10,7 @@ import argparse
 import importlib
 import pkgutil
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -26,11 +27,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     parser.add_argument("--count", type=int, default=None, help="the campaign's own if not given")
     given = parser.parse_args()
+    # A shell that runs this in the background has it ignore SIGINT, and what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     campaign = importlib.import_module(f"tests.campaigns.{given.name}")
     count = campaign.COUNT if given.count is None else given.count
-    print(f"{given.name}: {count} cases, --seed {given.seed}", flush=True)
+    cases = f"{count} cases" if count else "all cases"
+    print(f"{given.name}: {cases}, --seed {given.seed}", flush=True)
     wrong: int = campaign.run(given.seed, count)
-    print(f"{given.name}: {count} cases, {wrong} wrong")
+    print(f"{given.name}: {cases}, {wrong} wrong")
     return 1 if wrong else 0
 
 

@@ -1,10 +1,11 @@
 """Every file of checkpoints that Spark wrote, damaged in four ways: the right rows, or an error.
 
-One checkpoint is of a command that was killed midway, one of a command that came to its end. For
-each of their files, those that Spark itself writes too, and each of the four damages of the
-campaign ``damage``: ``penstock checkpoint verify`` names the file, or says nothing; the command run
-again has the right rows, or an error that names the file. The commands run again share one JVM,
-whose workers remember nothing of each other; a few of them, at random, are processes of their own.
+One checkpoint is of a command that was killed midway, one of a command that came to its end; one of
+their queries joins three streams or more. For each of their files, those that Spark itself writes
+too, and each of the four damages of the campaign ``damage``: ``penstock checkpoint verify`` names
+the file, or says nothing; the command run again has the right rows, or an error that names the
+file. The commands run again share one JVM, whose workers remember nothing of each other; a few of
+them, at random, are processes of their own.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from tests.campaigns.damage import (
     some_damage,
     wrong_with,
 )
-from tests.kill.campaign import QUERIES, Campaign, Death
+from tests.kill.campaign import MULTIWAY, QUERIES, Campaign, Death
 
-COUNT = 400
+COUNT = 0
+"""Every file and damage once."""
 _FORGETFUL = "--conf spark.python.worker.reuse=false pyspark-shell"
 _FRESH = 200
 """One in so many commands is a process of its own."""
@@ -77,22 +79,27 @@ def _copies() -> Path:
 
 
 def run(seed: int, count: int) -> int:
-    """Every file and damage, in random order, as often as the count says."""
+    """Files and damages in random order: so many, or each once."""
     chance = random.Random(seed)
     outcomes: Counter[str] = Counter()
     wrong = 0
     with tempfile.TemporaryDirectory() as name:
-        query = chance.choice(QUERIES)
-        killed = Written(Path(name) / "killed", seed, query, Death("delivering", 4))
-        ended = Written(Path(name) / "ended", seed, query)
+        queries = [
+            chance.choice(MULTIWAY),
+            chance.choice([query for query in QUERIES if query not in MULTIWAY]),
+        ]
+        chance.shuffle(queries)
+        killed = Written(Path(name) / "killed", seed, queries[0], Death("delivering", 4))
+        ended = Written(Path(name) / "ended", seed, queries[1])
         cases = [
             (written, file, kind)
             for written in (killed, ended)
             for file in files_of(written.checkpoint)
             for kind in KINDS
         ]
-        print(f"  {len(cases)} files and damages, of {query}", flush=True)
+        print(f"  {len(cases)} files and damages, of {queries}", flush=True)
         chance.shuffle(cases)
+        count = count or len(cases)
         with patch.dict("os.environ", {"PYSPARK_SUBMIT_ARGS": _FORGETFUL}):
             spark = session("local[2]")
         try:

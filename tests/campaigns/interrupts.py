@@ -330,6 +330,7 @@ class Trial:
         first = self._driver()
         self.expected = first.run(counting)
         self.places = counting.count
+        self.interrupted = False
         assert first.uneven == [], first.uneven
 
     def _driver(self) -> Driver:
@@ -343,6 +344,8 @@ class Trial:
                 found = driver.run(interrupts)
             except Exception as error:
                 return f"{type(error).__name__}: {error}"
+            finally:
+                self.interrupted = driver.interrupts > 0
         if driver.uneven:
             return f"accounts that are not even: {driver.uneven[:2]}"
         more = found.failed - self.expected.failed
@@ -385,8 +388,9 @@ def _watching(driver: Driver) -> Iterator[None]:
 
 def run(first: int, count: int) -> int:
     """Interrupt scripts ``count`` times; returns how often something was wrong."""
-    wrong = made = 0
+    wrong = made = came = 0
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     @seed(first)
     @settings(
@@ -403,7 +407,7 @@ def run(first: int, count: int) -> int:
         st.integers(0, 2**32),
     )
     def scripts_of(steps: list[Step], way: Way | None, batch_rows: int, number: int) -> None:
-        nonlocal wrong, made
+        nonlocal wrong, made, came
         if made >= count:
             return
         chance = random.Random(number)
@@ -423,6 +427,7 @@ def run(first: int, count: int) -> int:
             elif kind >= 0.9:
                 how = Timer(chance.uniform(1e-5, 0.03))
             said = trial.wrong(how, 0.65 <= kind < 0.9, kind < 0.1)
+            came += trial.interrupted
             if said is not None:
                 wrong += 1
                 print(f"interrupt {made} ({kind:.3f}, {places}, {way}, {batch_rows}): {said}")
@@ -431,7 +436,7 @@ def run(first: int, count: int) -> int:
                 for step in steps:
                     print(f"    {step.verb} {step.subject} {step.value}")
             if made % 500 == 0:
-                print(f"{made} interrupts, {wrong} wrong", flush=True)
+                print(f"{made} runs, {came} interrupted, {wrong} wrong", flush=True)
 
     try:
         with low_thresholds():

@@ -39,6 +39,12 @@ FIVE = (
     "JOIN S [RANGE 1200 WATTR ts SLACK 10] AS s ON r.x = s.x JOIN T [ROWS 600] AS t ON s.x = t.x "
     "JOIN U [RANGE 1200 WATTR ts SLACK 10] AS u ON r.x = u.x JOIN V [ROWS 600] AS v ON u.x = v.x"
 )
+TREE = (
+    "SELECT r.id AS r, s.id AS s, t.id AS t FROM R [RANGE 200 WATTR ts SLACK 10] AS r "
+    "JOIN S [RANGE 200 WATTR ts SLACK 10] AS s ON r.x = s.x "
+    "LEFT JOIN T [RANGE 300 WATTR ts SLACK 10] AS t ON s.x = t.x"
+)
+MULTIWAY = (THREE, FIVE, TREE)
 QUERIES = (
     "SELECT r.id AS r, s.id AS s FROM R [ROWS 300] AS r JOIN S [RANGE 200 WATTR ts] AS s "
     "ON r.x BETWEEN s.x - 2 AND s.x + 2",
@@ -49,8 +55,7 @@ QUERIES = (
     "FROM R [RANGE 60 SLIDE 20 WATTR ts SLACK 10] GROUP BY x HAVING COUNT(*) > 1;"
     "SELECT a.ts AS r, a.n, a.total, s.id AS s FROM sums [RANGE 90 WATTR ts] AS a "
     "FULL JOIN S [RANGE 100 WATTR ts SLACK 10] AS s ON a.x = s.x",
-    THREE,
-    FIVE,
+    *MULTIWAY,
     "SELECT x % 10 AS k, COUNT(*) AS n, SUM(id) AS total, window_end "
     "FROM R [RANGE 600 SLIDE 200 WATTR ts SLACK 10] GROUP BY x % 10",
 )

@@ -30,6 +30,8 @@ from penstock.sql.parse.syntax import Item, SelectClause, StreamReference
 
 LONGEST = 100
 """The longest text, in characters, that a remedy quotes."""
+LONGEST_JOIN = 4
+"""The most words of a join: ``ASOF LEFT OUTER JOIN``."""
 
 LEAVE_OUT = "Leave it out."
 OVER_ROWS = (
@@ -228,12 +230,18 @@ class Foreign(Clauses):
         return "R"
 
     def stream_joined(self) -> str:
-        """The name of the stream after the current JOIN, or after the next one."""
-        tokens = self._tokens[max(0, self._index - 2) :]
-        for word, name in pairwise(tokens):
-            if word.token_type == TokenType.JOIN and name.token_type in NAMES:
-                return name.text
-        return "S"
+        """The stream after the JOIN that begins here, else after the last one, else the next."""
+        joins: list[tuple[int, str]] = []
+        for place, (word, name) in enumerate(pairwise(self._tokens)):
+            if word.token_type == TokenType.FROM and place < self._index:
+                joins.clear()
+            elif word.token_type == TokenType.JOIN and name.token_type in NAMES:
+                joins.append((place, name.text))
+        here = range(self._index, self._index + LONGEST_JOIN)
+        found = [name for place, name in joins if place in here]
+        found += [name for place, name in reversed(joins) if place < self._index]
+        found += [name for _, name in joins]
+        return found[0] if found else "S"
 
     def no_operator(self) -> None:
         """Refuse operators that the tokenizer splits into ours: ``->``, ``<=>``, ``//``, ``**``."""
