@@ -39,7 +39,8 @@ class SelectBlock:
         self.number = number
         self.name = f"select #{number}"
         self._failures = Failures()
-        self._condition: Expression = TRUE
+        self._condition: Expression | None = None
+        """None: every row is kept."""
         self._columns: tuple[int, ...] | None = None
 
     def step(self, port: Port, message: Message) -> Sequence[Sent]:
@@ -48,13 +49,14 @@ class SelectBlock:
             return ((OUT, message.made(self._selected(message.run), True)),)
         if isinstance(message, Instructions) and self.number in message.bodies:
             body: SelectRows = message.bodies[self.number]
-            self._condition, self._columns = body.condition, body.columns
+            self._condition = None if body.condition == TRUE else body.condition
+            self._columns = body.columns
         return ((OUT, message),)
 
     def _selected(self, run: Run) -> Run:
         """The rows for which the condition is true, in the same order, without idle columns."""
         mask = None
-        if self._condition != TRUE and len(run):
+        if self._condition is not None and len(run):
             mask = select(run.inputs, self._condition, self._failures)
         if self._columns is not None:
             inputs = (only(run.inputs[0], self._columns),)
@@ -76,7 +78,7 @@ class SelectBlock:
         return Traits(fuses=self._copied)
 
     def _copied(self, sources: ColumnSources) -> ColumnSources | None:
-        every = self._condition == TRUE and self._columns is None
+        every = self._condition is None and self._columns is None
         return sources if every else None
 
     def save(self) -> BlockState:

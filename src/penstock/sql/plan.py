@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.sql.aggregates import AGGREGATES
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.display import one_line
 from penstock.streams.schema import Stream
@@ -18,9 +19,6 @@ from penstock.streams.windows import AggregateWindow, Sliding, TimeAttribute, Wi
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 ORDERS = ("none", "outer", "inner")
 """The values of EMIT ORDER."""
-INVERTIBLE = ("avg", "count", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp")
-"""The aggregates from which values can be subtracted when a window moves on."""
-CALLS = (*INVERTIBLE, "first", "last", "max", "min")
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,8 @@ def border_type(kind: pa.DataType) -> pa.DataType:
 class Call:
     """An aggregate over the rows of one group: ``name(argument) FILTER (WHERE condition)``.
 
-    ``name`` is one of CALLS. ``argument`` None is ``COUNT(*)``. ``distinct`` is for count only.
+    ``name`` is a key of AGGREGATES. ``argument`` None is ``COUNT(*)``. ``distinct`` is for count
+    only.
     """
 
     name: str
@@ -157,6 +156,16 @@ class Call:
         distinct = "DISTINCT " if self.distinct else ""
         filtered = "" if self.condition == TRUE else f" FILTER (WHERE {self.condition})"
         return f"{self.name.upper()}({distinct}{inner}){filtered}"
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether it depends on the order of arrival."""
+        return AGGREGATES[self.name].by_arrival
+
+    @property
+    def is_invertible(self) -> bool:
+        """Whether values can be subtracted from it when a window moves on."""
+        return AGGREGATES[self.name].invertible
 
 
 @dataclass(frozen=True)

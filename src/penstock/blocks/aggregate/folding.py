@@ -22,7 +22,7 @@ import pyarrow as pa
 from penstock.blocks.aggregate.block import AggregateBlock, clock_of
 from penstock.blocks.aggregate.clock import Closings
 from penstock.blocks.aggregate.group_owners import owners
-from penstock.blocks.aggregate.partial_batch import PARTIAL_CALLS, PartialBatch
+from penstock.blocks.aggregate.partial_batch import PartialBatch
 from penstock.blocks.aggregate.window_rows import Cells
 from penstock.blocks.contract import program
 from penstock.blocks.run import Run
@@ -142,7 +142,7 @@ def foldable(program: Program) -> AggregateRows | None:
     reads_rows = scan.stream.derived or aggregate.input != scan.block
     if reads_rows or by_arrival or aggregate.kernel == "wid":
         return None
-    return aggregate if all(call.name in PARTIAL_CALLS for call in aggregate.calls) else None
+    return None if any(call.by_arrival for call in aggregate.calls) else aggregate
 
 
 class RunFolding:

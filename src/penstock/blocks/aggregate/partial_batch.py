@@ -18,11 +18,6 @@ from penstock.blocks.aggregate.window_grid import WindowGrid
 from penstock.kernels.aggregate.groups import Groups
 from penstock.kernels.expressions.vector import vector_of
 
-PARTIAL_CALLS = frozenset(
-    ("count", "sum", "avg", "min", "max", "var_pop", "var_samp", "stddev_pop", "stddev_samp")
-)
-"""FIRST and LAST go by arrival where times are equal, which parts of a stream do not know."""
-
 _NOTHING: Indices = np.empty(0, np.int64)
 
 

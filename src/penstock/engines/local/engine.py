@@ -14,7 +14,16 @@ import pyarrow as pa
 
 from penstock.blocks.contract import Site
 from penstock.engines.local.single_pushes import SinglePushes, at_work
-from penstock.engines.shared.engine import check_limits, engine_html, run_statements, show_engine
+from penstock.engines.shared.engine import (
+    change_query,
+    check_limits,
+    declare_stream,
+    engine_html,
+    install_query,
+    run_statements,
+    show_engine,
+    warn_of,
+)
 from penstock.engines.shared.input_slices import Event, InputSlice, slices
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.shared.processing import Processing, Work
@@ -23,12 +32,11 @@ from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.signals import uninterrupted
 from penstock.engines.shared.silent_windows import warn_of_silent_windows
 from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
-from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, QueryFailed, warn
+from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, QueryFailed
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
 from penstock.program.choose.explain import Explained, Explanation
 from penstock.program.choose.flow import explain_flow, warnings_of
-from penstock.program.choose.probe_order import cross_products
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import (
     Admission,
@@ -39,14 +47,7 @@ from penstock.program.isa.flow import (
     Order,
     ProbeOrderName,
 )
-from penstock.program.isa.instructions import (
-    Change,
-    CreateStream,
-    Drop,
-    Install,
-    Instruction,
-    Reset,
-)
+from penstock.program.isa.instructions import Drop, Instruction, Reset
 from penstock.program.isa.kernels import Kernel
 from penstock.sql.bind.catalog import Catalog
 from penstock.streams.convert import PushData, to_batches
@@ -135,7 +136,6 @@ class Engine:
         self._lock = threading.RLock()
         self._agenda: deque[Work[Query[Pipeline]]] = deque()
         self._closed = False
-        self._names = 0
 
     def __repr__(self) -> str:
         return show_engine("local", self._closed, self._registry, [f"position {self.position:,}"])
@@ -264,9 +264,7 @@ class Engine:
         further ahead is a dead letter. A timedelta, or a number: of seconds for dates and
         timestamps.
         """
-        stream = Stream.of(name, schema, time, bounded, max_lead=max_lead)
-        self.feed([CreateStream(stream)])
-        return stream
+        return declare_stream(self, name, schema, time, bounded, max_lead)
 
     def install(
         self,
@@ -328,20 +326,13 @@ class Engine:
         )
         check_program(sql, kernel)
         with self._lock:
-            while name is None:
-                self._names += 1
-                name = self._registry.free_name(f"q{self._names}")
-            self.feed([Install(name, sql, order, kernel, choice)])
-            query = self._registry.queries[name.lower()]
-        for warning in warnings_of(query.program):
-            warn(f"query {name!r}: {warning}")
+            query: Query[Pipeline] = install_query(self, sql, name, order, kernel, choice)
+        warn_of(query.name, warnings_of(query.program))
         return query
 
     def change(self, name: str, sql: str | Program) -> None:
         """Give a running query another text, or another program."""
-        self.feed([Change(name, sql)])
-        for warning in cross_products(self._registry.queries[name.lower()].program):
-            warn(f"query {name!r}: {warning}")
+        change_query(self, name, sql)
 
     def drop(self, name: str) -> None:
         """Stop a query, or remove a derived stream that no query reads."""

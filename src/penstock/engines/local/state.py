@@ -120,7 +120,7 @@ def _write(archive: _Archive, engine: Engine) -> None:
         "format": FORMAT,
         "version": VERSION,
         "position": engine.position,
-        "names": engine._names,
+        "names": engine.registry.names,
         "ended": sorted(engine._registry.ended),
         "streams": [
             encode(CreateStream(stream))
@@ -253,7 +253,7 @@ def _restore(archive: _Archive, state: dict[str, Any], engine: Engine) -> None:
     for i, saved in enumerate(state["queries"]):
         _restore_query(archive, f"q{i}", saved, engine)
     engine._processing.position = _count(state["position"])
-    engine._names = _count(state["names"])
+    engine.registry.names = _count(state["names"])
     known = {stream.name.lower(): stream for stream in engine._registry.streams}
     engine._registry.furthest = {
         known[name].name.lower(): _number(time) for name, time in state["furthest"].items()

@@ -9,12 +9,16 @@ import pyarrow as pa
 
 from penstock.engines.shared.input_slices import Event
 from penstock.engines.shared.registry import Registry
-from penstock.errors import InputError
-from penstock.program.isa.instructions import CreateStream, Derive, Instruction
+from penstock.errors import InputError, warn
+from penstock.program.choose.probe_order import cross_products
+from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.flow import FlowChoice
+from penstock.program.isa.instructions import Change, CreateStream, Derive, Install, Instruction
 from penstock.sql.parse import statements
 from penstock.sql.parse.parser import parse
 from penstock.streams.display import counted, html_line, html_table, one_line
-from penstock.streams.schema import describe, type_name
+from penstock.streams.lead import Lead
+from penstock.streams.schema import Stream, describe, type_name
 
 
 class SqlEngine(Protocol):
@@ -28,6 +32,46 @@ class SqlEngine(Protocol):
     def install(self, sql: str) -> Any: ...
 
     def explain(self, sql: str) -> str: ...
+
+
+def declare_stream(
+    engine: SqlEngine,
+    name: str,
+    schema: pa.Schema,
+    time: str | None,
+    bounded: bool,
+    max_lead: Lead | None,
+) -> Stream:
+    """Declare a stream, and return its declaration."""
+    stream = Stream.of(name, schema, time, bounded, max_lead=max_lead)
+    engine.feed([CreateStream(stream)])
+    return stream
+
+
+def install_query(
+    engine: SqlEngine,
+    sql: str | Program,
+    name: str | None,
+    order: str | None,
+    kernel: str | None,
+    choice: FlowChoice,
+) -> Any:
+    """Start a query, and return its handle; without a name it has one of ours."""
+    name = engine.registry.new_name() if name is None else name
+    engine.feed([Install(name, sql, order, kernel, choice)])
+    return engine.registry.queries[name.lower()]
+
+
+def change_query(engine: SqlEngine, name: str, sql: str | Program) -> None:
+    """Give a query another program, and warn if that makes every combination."""
+    engine.feed([Change(name, sql)])
+    warn_of(name, cross_products(engine.registry.queries[name.lower()].program))
+
+
+def warn_of(name: str, warnings: Iterable[str]) -> None:
+    """Warn of a query."""
+    for warning in warnings:
+        warn(f"query {name!r}: {warning}")
 
 
 def run_statements(engine: SqlEngine, text: str) -> Any:

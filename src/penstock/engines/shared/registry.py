@@ -95,6 +95,8 @@ class Registry(Generic[Q]):
         self.punctuations: dict[str, Punctuations] = {}
         self.ended: set[str] = set()
         self.furthest: Furthest = {}
+        self.names = 0
+        """How many names :meth:`new_name` has counted."""
         self._has_leads = False
 
     def stream(self, name: str) -> Stream:
@@ -141,9 +143,12 @@ class Registry(Generic[Q]):
             reached |= {name} if derived is None else self.sources(derived)
         return reached
 
-    def free_name(self, name: str) -> str | None:
-        """The name if no stream or query has it; else None."""
-        return None if name.lower() in self.queries or name in self.streams else name
+    def new_name(self) -> str:
+        """The next of q1, q2 and so on that no stream or query has."""
+        self.names += 1
+        while f"q{self.names}" in self.queries or f"q{self.names}" in self.streams:
+            self.names += 1
+        return f"q{self.names}"
 
     def check(self, piece: InputSlice) -> None:
         """Refuse a slice before anything of it is taken."""

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
-from penstock.engines.shared.engine import check_limits, engine_html, run_statements, show_engine
+from penstock.engines.shared.engine import (
+    change_query,
+    check_limits,
+    declare_stream,
+    engine_html,
+    install_query,
+    run_statements,
+    show_engine,
+)
 from penstock.engines.shared.input_slices import Event, InputSlice, slices
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
@@ -32,13 +40,12 @@ from penstock.engines.spark.resident.checkpoint import Checkpoint
 from penstock.engines.spark.resident.delivery import Deliveries, StoredBatches
 from penstock.engines.spark.resident.distribution import explain_on_cores
 from penstock.engines.spark.resident.query import RemoteBlocks
-from penstock.engines.spark.resident.recorder import Recorder, warn_of
+from penstock.engines.spark.resident.recorder import Recorder, warn_of_installed
 from penstock.engines.spark.resident.streaming_query import Resident
 from penstock.engines.spark.session import Session, open_session
 from penstock.engines.spark.uninterrupted import awaited, done_whole, settle
-from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError, warn
+from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
 from penstock.program.choose.explain import Explained, Explanation
-from penstock.program.choose.probe_order import cross_products
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import (
     Admission,
@@ -48,14 +55,7 @@ from penstock.program.isa.flow import (
     Order,
     ProbeOrderName,
 )
-from penstock.program.isa.instructions import (
-    Change,
-    CreateStream,
-    Drop,
-    Install,
-    Instruction,
-    Reset,
-)
+from penstock.program.isa.instructions import Drop, Instruction, Reset
 from penstock.program.isa.kernels import Kernel
 from penstock.sql.bind.catalog import Catalog
 from penstock.streams.convert import PushData, to_batches
@@ -315,9 +315,7 @@ class Engine:
         further ahead is a dead letter. A timedelta, or a number: of seconds for dates and
         timestamps.
         """
-        stream = Stream.of(name, schema, time, bounded, max_lead=max_lead)
-        self.feed([CreateStream(stream)])
-        return stream
+        return declare_stream(self, name, schema, time, bounded, max_lead)
 
     def install(
         self,
@@ -359,19 +357,13 @@ class Engine:
         check_program(sql, kernel)
         check_carried(sql, choice)
         with self._lock:
-            while name is None:
-                self._recorder.names += 1
-                name = self._registry.free_name(f"q{self._recorder.names}")
-            self.feed([Install(name, sql, order, kernel, choice)])
-            query = self._registry.queries[name.lower()]
-        warn_of(query)
+            query: Query[RemoteBlocks] = install_query(self, sql, name, order, kernel, choice)
+        warn_of_installed(query)
         return query
 
     def change(self, name: str, sql: str | Program) -> None:
         """Give a running query another text, or another program."""
-        self.feed([Change(name, sql)])
-        for warning in cross_products(self._registry.queries[name.lower()].program):
-            warn(f"query {name!r}: {warning}")
+        change_query(self, name, sql)
 
     def drop(self, name: str) -> None:
         """Stop a query, or remove a derived stream that no query reads."""

@@ -136,9 +136,7 @@ class StagesSource:
     """
 
     text: str
-    first_entries: int
     first_stage: int
-    first_column: int
     first_constant: int
     constants: list[int | float]
     bounds: list[Bound]
@@ -198,9 +196,7 @@ def kernel(state, out, {", ".join(parameters(self._shape.schema))}):
 """
         return StagesSource(
             text,
-            self._entries,
             self._stages,
-            self._columns,
             self._constants,
             self._scalars.constants,
             self._bounds,

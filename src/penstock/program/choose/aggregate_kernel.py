@@ -8,7 +8,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from penstock.errors import InputError
-from penstock.sql.plan import INVERTIBLE, Aggregate
+from penstock.sql.plan import Aggregate
 from penstock.streams.windows import AggregateWindow, Sliding, SlidingRows
 
 MOST_MODULES = 1 << 16
@@ -65,8 +65,8 @@ def _why_panes(aggregate: Aggregate) -> str:
     count = -(-(window.size + slack) // window.slide)
     open_windows = "1 window is" if count == 1 else f"{count} windows are"
     parts = [f"panes of {lengths}, whatever the windows; {open_windows} open at a time"]
-    kept = [call for call in aggregate.calls if call.name in INVERTIBLE]
-    stacked = [call for call in aggregate.calls if call.name not in INVERTIBLE]
+    kept = [call for call in aggregate.calls if call.is_invertible]
+    stacked = [call for call in aggregate.calls if not call.is_invertible]
     for calls, one, several in (
         (kept, "subtracts", "subtract"),
         (stacked, "uses two stacks", "use two stacks"),

@@ -258,7 +258,7 @@ def _needs_order(program: Program) -> bool:
     if any(isinstance(instruction, OrderRows) for instruction in program.instructions):
         return True
     calls = (call for aggregate in program.aggregates for call in aggregate.calls)
-    return any(call.name in ("first", "last") for call in calls)
+    return any(call.by_arrival for call in calls)
 
 
 def _multiway(program: Program) -> int | None:
@@ -355,7 +355,7 @@ def _threads(aggregate: AggregateRows, cores: int) -> str:
 
 def _takes_one_thread(call: Call) -> bool:
     """Whether a call depends on the order of tuples, or keeps a dictionary of values."""
-    if call.distinct or call.name in ("first", "last"):
+    if call.distinct or call.by_arrival:
         return True
     if call.name not in ("min", "max") or call.argument is None:
         return False

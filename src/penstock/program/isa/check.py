@@ -62,7 +62,7 @@ class _CheckedBlocks:
         """Check an instruction against those before it."""
         if instruction.block <= self._last:
             _refuse(f"{path}.block", f"expected more than {self._last}, found {instruction.block}")
-        layout = _LAYOUTS[type(instruction)](self, instruction, path)
+        layout = CHECKS[type(instruction)](self, instruction, path)
         self._layouts[instruction.block] = layout
         self._last = instruction.block
 
@@ -272,7 +272,7 @@ class _CheckedBlocks:
         return layouts[0]
 
 
-_LAYOUTS: dict[type[Any], Callable[[_CheckedBlocks, Any, str], Layout]] = {
+CHECKS: dict[type[Any], Callable[[_CheckedBlocks, Any, str], Layout]] = {
     ScanStream: _CheckedBlocks.scan,
     JoinStreams: _CheckedBlocks.join,
     AggregateRows: _CheckedBlocks.aggregate,

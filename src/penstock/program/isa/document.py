@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from penstock.program.isa.codecs import IS, Record, Union
 from penstock.program.isa.encoding import FORMAT
-from penstock.program.isa.operations import OPERATIONS
 from penstock.program.isa.table import (
     AGGREGATE_WINDOW,
     CALL,
@@ -26,6 +25,7 @@ from penstock.program.isa.table import (
     WINDOW,
 )
 from penstock.program.isa.values import type_meaning, value_meaning
+from penstock.sql.operations import OPERATIONS
 
 BEGINNING = f"""# Programs
 
@@ -84,7 +84,7 @@ def _sections() -> Iterator[str]:
     yield "## Operations\n\nWhat a call takes and gives.\n"
     yield "| operation | takes |\n| --- | --- |"
     for name, operation in sorted(OPERATIONS.items()):
-        yield f"| `{name}` | {operation.takes} |"
+        yield f"| `{name}` | {operation.signature.takes} |"
     yield ""
 
 

@@ -26,9 +26,9 @@ from penstock.program.isa.codecs import (
     wrong,
 )
 from penstock.program.isa.instructions import Instruction
-from penstock.program.isa.operations import OPERATIONS
 from penstock.program.isa.table import EXPRESSIONS, SENT
 from penstock.sql.expressions import Call, Expression, children
+from penstock.sql.operations import OPERATIONS
 from penstock.version import VERSION
 
 FORMAT = 2
@@ -80,11 +80,11 @@ def _take_expression(found: Any, decoder: Decoder, path: str) -> None:
 
 
 def _check_call(call: Call, path: str) -> None:
-    operation = OPERATIONS[call.op]
-    most = len(call.args) if operation.most is None else operation.most
-    fits = operation.fewest <= len(call.args) <= most
-    if not fits or not operation.allows([one.type for one in call.args], call.type):
-        raise ProgramError(f"{path}.args: {call.op} takes {operation.takes}", REMEDY)
+    signature = OPERATIONS[call.op].signature
+    most = len(call.args) if signature.most is None else signature.most
+    fits = signature.fewest <= len(call.args) <= most
+    if not fits or not signature.allows([one.type for one in call.args], call.type):
+        raise ProgramError(f"{path}.args: {call.op} takes {signature.takes}", REMEDY)
 
 
 def to_json(sent: Program | Instruction) -> str:

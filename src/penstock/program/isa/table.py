@@ -46,11 +46,11 @@ from penstock.program.isa.flow import (
 )
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.program.isa.kernels import AGGREGATE_KERNELS, JOIN_KERNELS
-from penstock.program.isa.operations import OPERATIONS
+from penstock.sql.aggregates import AGGREGATES
 from penstock.sql.expressions import Call as ExpressionCall
 from penstock.sql.expressions import Cast, Column, Literal
+from penstock.sql.operations import OPERATIONS
 from penstock.sql.plan import (
-    CALLS,
     JOIN_KINDS,
     ORDERS,
     Argument,
@@ -237,7 +237,7 @@ CALL = Record(
     "aggregate",
     Call,
     (
-        Field("name", OneOf(CALLS), "which aggregate"),
+        Field("name", OneOf(tuple(AGGREGATES)), "which aggregate"),
         Field("argument", Maybe(EXPRESSION), "what it is of; null: of rows"),
         Field("type", TypeIndex(), "the type of the result"),
         Field("distinct", Truth(), "whether equal values count once"),

@@ -18,8 +18,7 @@ from sqlglot import exp
 from penstock.errors import SqlError
 from penstock.sql.arrow_types import INT64
 from penstock.sql.bind.aggregate_functions import (
-    AGGREGATES,
-    distinct_argument,
+    bound_call,
     has_aggregate,
     is_aggregate,
 )
@@ -83,7 +82,7 @@ def bind_call(node: exp.Expr, scope: Scope) -> Call:
         condition = bind_condition(node.expression, replace(scope, clause="in FILTER"))
         node = node.this
     name = node.name.upper()
-    function, args = AGGREGATES[name], list(node.expressions)
+    args = list(node.expressions)
     unique = len(args) == 1 and isinstance(args[0], exp.Distinct)
     if unique:
         args = args[0].expressions
@@ -111,10 +110,9 @@ def bind_call(node: exp.Expr, scope: Scope) -> Call:
         return replace(COUNT_ALL, condition=condition)
     argument = Argument(bind_expression(args[0], scope), scope.text(args[0]))
     try:
-        typed = (distinct_argument if unique else function.bind)(name, argument)
+        return bound_call(name, argument, unique, condition)
     except TypeProblem as problem:
         raise scope.fail(span(args[0]), problem.what, problem.remedy) from None
-    return Call(function.name, typed[0], typed[1], unique, condition)
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def build_aggregate(
     found = tuple(calls.found) if calls.found or keys else (COUNT_ALL,)
     window, time = grouped.windows.window, grouped.windows.time
     if not isinstance(window, Sliding) and time is not None:
-        if any(call.name in ("first", "last") for call in found):
+        if any(call.by_arrival for call in found):
             check_first(grouped.windows.side, time)
         else:
             time = None

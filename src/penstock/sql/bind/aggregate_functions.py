@@ -1,36 +1,24 @@
-"""The aggregate functions with their types. ``docs/semantics.md`` defines their meaning."""
+"""The aggregate functions: how their arguments are converted, and which types they give.
+
+``penstock.sql.aggregates`` has the table of functions, ``docs/semantics.md`` their meaning.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import types as arrow
 from sqlglot import exp
 
+from penstock.sql import aggregates
 from penstock.sql.arrow_types import DOUBLE, INT64, UINT64, digits_of, is_number
 from penstock.sql.bind.coercion import Argument, TypeProblem, convert, type_text
 from penstock.sql.expressions import Expression, Literal
+from penstock.sql.plan import Call
 
 TypedArgument = tuple[Expression | None, pa.DataType]
 """An aggregate's argument, converted where necessary, and the type of its result."""
-
-
-@dataclass(frozen=True)
-class Function:
-    """An aggregate function.
-
-    Parameters
-    ----------
-    name
-        Its name in a :class:`penstock.sql.plan.Call`.
-    bind
-        Maps its SQL name and argument to the converted argument and the result's type.
-    """
-
-    name: str
-    bind: Callable[[str, Argument], TypedArgument]
 
 
 def count_argument(name: str, argument: Argument) -> TypedArgument:
@@ -98,22 +86,28 @@ def number_argument(name: str, argument: Argument) -> Expression:
     raise TypeProblem(f"{name} needs a number, but {argument.text} is {type_text(kind)}", remedy, 0)
 
 
-AGGREGATES: dict[str, Function] = {
-    "AVG": Function("avg", avg_argument),
-    "COUNT": Function("count", count_argument),
-    "FIRST": Function("first", comparable_argument),
-    "LAST": Function("last", comparable_argument),
-    "MAX": Function("max", comparable_argument),
-    "MIN": Function("min", comparable_argument),
-    "STDDEV": Function("stddev_samp", variance_argument),
-    "STDDEV_POP": Function("stddev_pop", variance_argument),
-    "STDDEV_SAMP": Function("stddev_samp", variance_argument),
-    "SUM": Function("sum", sum_argument),
-    "VARIANCE": Function("var_samp", variance_argument),
-    "VAR_POP": Function("var_pop", variance_argument),
-    "VAR_SAMP": Function("var_samp", variance_argument),
+BINDERS: dict[str, Callable[[str, Argument], TypedArgument]] = {
+    "any": count_argument,
+    "sum": sum_argument,
+    "average": avg_argument,
+    "variance": variance_argument,
+    "comparable": comparable_argument,
 }
-"""By SQL name. VARIANCE and STDDEV are those of samples, as in Spark."""
+"""By the name in the table of aggregates: what converts the argument of a SQL function and gives
+its type."""
+
+AGGREGATES: dict[str, str] = {
+    function: name for name, one in aggregates.AGGREGATES.items() for function in one.functions
+}
+"""By SQL name: the name of the call."""
+
+
+def bound_call(name: str, argument: Argument, distinct: bool, condition: Expression) -> Call:
+    """The call of an aggregate by its SQL name; ``condition`` is that of FILTER."""
+    call = AGGREGATES[name]
+    bind = distinct_argument if distinct else BINDERS[aggregates.AGGREGATES[call].argument]
+    typed, kind = bind(name, argument)
+    return Call(call, typed, kind, distinct, condition)
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -1,4 +1,7 @@
-"""The scalar functions with their types. ``docs/expressions.md`` defines their meaning."""
+"""The scalar functions: how their arguments are converted, by the signature of the operation.
+
+``penstock.sql.operations`` has the table of functions, ``docs/expressions.md`` their meaning.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ from penstock.sql.bind.coercion import (
 )
 from penstock.sql.bind.operators import arithmetic, boolean, string
 from penstock.sql.expressions import Call, Expression, Literal
+from penstock.sql.operations import OPERATIONS, Function
 
 Build = Callable[[str, Sequence[Argument]], Expression]
 
@@ -206,67 +210,49 @@ def date_trunc(op: str, args: Sequence[Argument]) -> Expression:
     return Call(op, (Literal(name, STRING), value), kind)
 
 
-MANY = 1 << 30
-"""No limit on the number of arguments."""
-
-FUNCTIONS: dict[str, tuple[str, int, int, Build]] = {
-    "ABS": ("abs", 1, 1, same_number),
-    "SIGN": ("sign", 1, 1, sign),
-    "SQRT": ("sqrt", 1, 1, to_double),
-    "FLOOR": ("floor", 1, 1, whole),
-    "CEIL": ("ceil", 1, 1, whole),
-    "CEILING": ("ceil", 1, 1, whole),
-    "ROUND": ("round", 1, 2, round_to_digits),
-    "MOD": ("mod", 2, 2, modulo),
-    "LEAST": ("least", 1, MANY, one_type),
-    "GREATEST": ("greatest", 1, MANY, one_type),
-    "COALESCE": ("coalesce", 1, MANY, one_type),
-    "IFNULL": ("coalesce", 2, 2, one_type),
-    "NVL": ("coalesce", 2, 2, one_type),
-    "NULLIF": ("null_if", 2, 2, null_if),
-    "IF": ("case", 3, 3, choice),
-    "CONCAT": ("concat", 1, MANY, strings(STRING)),
-    "UPPER": ("upper", 1, 1, strings(STRING)),
-    "LOWER": ("lower", 1, 1, strings(STRING)),
-    "LENGTH": ("length", 1, 1, length),
-    "CHAR_LENGTH": ("length", 1, 1, length),
-    "SUBSTRING": ("substring", 2, 3, substring),
-    "SUBSTR": ("substring", 2, 3, substring),
-    "LEFT": ("left", 2, 2, end_piece),
-    "RIGHT": ("right", 2, 2, end_piece),
-    "TRIM": ("trim", 1, 1, strings(STRING)),
-    "LTRIM": ("ltrim", 1, 1, strings(STRING)),
-    "RTRIM": ("rtrim", 1, 1, strings(STRING)),
-    "REPLACE": ("replace", 3, 3, strings(STRING)),
-    "STARTSWITH": ("starts_with", 2, 2, strings(BOOL)),
-    "STARTS_WITH": ("starts_with", 2, 2, strings(BOOL)),
-    "ENDSWITH": ("ends_with", 2, 2, strings(BOOL)),
-    "ENDS_WITH": ("ends_with", 2, 2, strings(BOOL)),
-    "CONTAINS": ("contains", 2, 2, strings(BOOL)),
-    "YEAR": ("year", 1, 1, part_of_time),
-    "MONTH": ("month", 1, 1, part_of_time),
-    "DAY": ("day", 1, 1, part_of_time),
-    "HOUR": ("hour", 1, 1, part_of_time),
-    "MINUTE": ("minute", 1, 1, part_of_time),
-    "SECOND": ("second", 1, 1, part_of_time),
-    "DAYOFWEEK": ("day_of_week", 1, 1, part_of_time),
-    "DATE_TRUNC": ("date_trunc", 2, 2, date_trunc),
+BUILDERS: dict[str, Build] = {
+    "signed": same_number,
+    "sign": sign,
+    "of a double": to_double,
+    "cut": whole,
+    "round": round_to_digits,
+    "remainder": modulo,
+    "one type": one_type,
+    "null if": null_if,
+    "case": choice,
+    "strings": strings(STRING),
+    "search": strings(BOOL),
+    "length": length,
+    "slice": substring,
+    "end": end_piece,
+    "part of time": part_of_time,
+    "truncation": date_trunc,
 }
-"""By name: the op, the least and the most arguments, and the function that builds the call."""
+"""By the name of the signature: what converts the arguments of a function and builds the call."""
+
+FUNCTIONS: dict[str, tuple[str, Function]] = {
+    function.name: (op, function)
+    for op, operation in OPERATIONS.items()
+    for function in operation.functions
+}
+"""By name: the operation, and the function."""
 
 
 def call(name: str, args: Sequence[Argument]) -> Expression:
     """The bound call of a known function."""
-    op, fewest, most, build = FUNCTIONS[name]
-    if not fewest <= len(args) <= most:
+    op, function = FUNCTIONS[name]
+    signature = OPERATIONS[op].signature
+    fewest = signature.fewest if function.fewest is None else function.fewest
+    most = signature.most if function.most is None else function.most
+    if len(args) < fewest or (most is not None and len(args) > most):
         needed = f"{fewest}" if fewest == most else f"{fewest} or more"
-        if fewest < most < MANY:
+        if most is not None and fewest < most:
             needed = f"{fewest} to {most}"
         raise TypeProblem(
             f"{name} takes {needed} argument{'' if needed == '1' else 's'}, not {len(args)}",
             f"Write {name} with {needed} argument{'' if needed == '1' else 's'}.",
         )
-    result = build(op, args)
+    result = BUILDERS[signature.name](op, args)
     if result.type == NULL:
         raise TypeProblem("NULL has no type here", "Write CAST(NULL AS type) for one of them.")
     return result

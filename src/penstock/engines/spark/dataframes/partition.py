@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.blocks.aggregate.partial_batch import PARTIAL_CALLS
 from penstock.blocks.screen import FARTHEST
 from penstock.engines.spark.dataframes.sequencer import Lane
 from penstock.engines.spark.flow import SHARING_DESIGN, shares
@@ -160,7 +159,7 @@ def _not_partial(aggregate: AggregateRows, lane: Lane, letters: bool) -> str | N
         return "late tuples are shown whole"
     if aggregate.emit_empty:
         return "which windows are empty goes by arrival"
-    if any(call.name not in PARTIAL_CALLS for call in aggregate.calls):
+    if any(call.by_arrival for call in aggregate.calls):
         return "FIRST and LAST of equal times go by arrival"
     time, column = aggregate.time, lane.column
     if time is not None and column is not None and time.name != column.name:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engines.shared.engine import warn_of
 from penstock.engines.shared.input_slices import InputSlice
 from penstock.engines.shared.max_lead import Furthest
 from penstock.engines.shared.query import Query, QueryEngine
@@ -52,7 +53,6 @@ class Recorder:
         self._checkpoint = checkpoint
         self._buffer_rows = buffer_rows
         self._numbers = 0
-        self.names = 0
         self.position = 0
         self.written = 0
         self.handles: dict[int, Query[RemoteBlocks]] = {}
@@ -129,7 +129,7 @@ class Recorder:
             {
                 **self._saving.save(),
                 "position": self.position,
-                "names": self.names,
+                "names": self._registry.names,
                 "numbers": self._numbers,
                 "numbered": [q.pipeline.number for q in self._registry.queries.values()],
             }
@@ -171,7 +171,7 @@ class Recorder:
         for query, number in zip(queries, saved["numbered"], strict=True):
             query.pipeline.number = number
             self.handles[number] = query
-        self.position, self.names = saved["position"], saved["names"]
+        self.position, self._registry.names = saved["position"], saved["names"]
         self._numbers = saved["numbers"]
 
     def _replay(self, batch: pa.RecordBatch) -> None:
@@ -185,10 +185,9 @@ class Recorder:
                 self._instruct(event)
 
 
-def warn_of(query: Query[RemoteBlocks]) -> None:
+def warn_of_installed(query: Query[RemoteBlocks]) -> None:
     """Warn of a query that can use only one of several cores, or makes every combination."""
-    for warning in cross_products(query.program):
-        warn(f"query {query.name!r}: {warning}")
+    warn_of(query.name, cross_products(query.program))
     why = why_one_core(query.program)
     if query.pipeline.flow.cores > 1 and why is not None:
         warn(f"query {query.name!r} runs on one of {query.pipeline.flow.cores} cores: {why}")
