@@ -74,7 +74,7 @@ def join_kinds(draw: Any, rows: tuple[bool, ...]) -> tuple[str, ...]:
     joins = len(rows) - 1
     first = joins - 1 if any(rows) else draw(st.integers(0, joins - 1))
     special = draw(st.sampled_from(("LEFT", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")))
-    later = st.sampled_from(("", "", "LEFT", "SEMI", "ANTI"))
+    later = st.sampled_from(("", "", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
     return (*[""] * first, special, *(draw(later) for _ in range(joins - first - 1)))
 
 

@@ -7,8 +7,10 @@ outer, semi and anti joins it is a row.
 
 With such a join, and to the right of it, each step joins the combinations of what stands to its
 left with one more input, and gives what it makes of them to the next step. A combination is live
-until the first of its members expires. The rows of what one event makes expire come oldest first,
-by the youngest member; those of its arrival by the members' numbers in the order of FROM.
+until the first of its members expires. To the right of such a step, a tuple of a right or full join
+is unmatched only when nothing that is still to be decided to its left can meet it. The rows of what
+one event makes expire come oldest first, by the youngest member; those of its arrival by the
+members' numbers in the order of FROM.
 """
 
 from __future__ import annotations
@@ -109,13 +111,13 @@ class MultiwayRun:
         if time is None or time.column != reference.index or not isinstance(window, Range):
             return None
         found: list[Value] = []
-        lag = self._lag(reference.side)
+        waits = self._waits(reference.side)
         for other in self.sides:
             # The end of a stream is a punctuation of infinity.
             punctuation = math.inf if other.ended else other.punctuation
             if punctuation is None:
                 return None
-            if other is not side or lag is not None:
+            if other is not side or waits:
                 if (
                     window.inclusive
                     and isinstance(punctuation, float)
@@ -124,8 +126,8 @@ class MultiwayRun:
                     # A sum of floats may be rounded up to it: the float below it is safe.
                     punctuation = math.nextafter(punctuation, -math.inf)
                 punctuation -= window.size
-                if lag is not None:
-                    punctuation = _behind(punctuation, lag)
+                if waits:
+                    punctuation = self._decided(punctuation, reference.side)
             found.append(punctuation)
         least = min(found)
         if least == math.inf:
@@ -238,28 +240,44 @@ class MultiwayRun:
             for other in others
         )
 
-    def _lag(self, number: int) -> Value:
-        """How much longer than its window a tuple may be met; None if no longer.
+    def _waits(self, number: int) -> bool:
+        """Whether a tuple may be met after it has expired.
 
-        That is to the right of an outer, semi or anti join: a combination may be decided when a
-        window of its members has passed.
+        That is to the right of an outer, semi or anti join: what stands to the left may be decided
+        later.
         """
-        if number <= self.join.core:
-            return None
-        windows = [side.window for side in self.sides[:number]]
-        return max(window.size if isinstance(window, Range) else math.inf for window in windows)
+        return number > self.join.core
+
+    def _decided(self, punctuation: Value, number: int) -> Value:
+        """A time before which all is decided that stands to the left of an input.
+
+        A combination is decided by when a window of its members has passed. An unmatched tuple of
+        a right or full join that waits itself is decided when its window has passed after that.
+        """
+        found = []
+        for left, side in enumerate(self.sides[:number]):
+            padded = left > 0 and 1 in PADDED[self._kind(left)]
+            size = side.window.size if isinstance(side.window, Range) else math.inf
+            waits = padded and self._waits(left)
+            found.append(_behind(self._decided(punctuation, left) if waits else punctuation, size))
+        return min(found)
+
+    def _kind(self, number: int) -> str:
+        """The kind of the join that an input stands to the right of."""
+        core = self.join.core
+        return "inner" if number < core else self.join.steps[number - core].kind
 
     def _forgotten(self, record: Record) -> bool:
         """Whether nothing can meet a stored tuple any more."""
-        lag, window = self._lag(record.side), self.sides[record.side].window
-        if lag is None:
+        window = self.sides[record.side].window
+        if not self._waits(record.side):
             return self._expired(record)
         return all(
             side.ended
             or (
                 isinstance(window, Range)
                 and side.punctuation is not None
-                and is_past(_behind(side.punctuation, lag), record.time, window)
+                and is_past(self._decided(side.punctuation, record.side), record.time, window)
             )
             for side in self.sides
         )
@@ -278,17 +296,18 @@ class MultiwayRun:
                     self.waiting[number].append(combination)
                 elif not combination.matched and 0 in padded:
                     self._formed((*combination.members, None))
+            # All that stands to the left and may meet such a tuple has been decided above.
             for record in right.records:
-                if 1 in padded and not record.matched and self._expired(record):
+                if 1 in padded and not record.matched and self._forgotten(record):
                     self._formed((*[None] * record.side, record))
         for side in self.sides:
             side.records = [record for record in side.records if not self._forgotten(record)]
         return self._rows(_oldest_first)
 
 
-def _behind(punctuation: Value, lag: Value) -> Value:
-    """The punctuation less a lag; of floats, the number below, since differences are rounded."""
-    less = punctuation - lag
+def _behind(punctuation: Value, size: Value) -> Value:
+    """The punctuation less a window; of floats, the number below, since differences are rounded."""
+    less = punctuation - size
     if isinstance(less, float) and math.isfinite(less):
         return math.nextafter(less, -math.inf)
     return less

@@ -149,11 +149,16 @@ def _candidates(
     return 0
 
 
-def cut_off(side: JoinSide, others: Sequence[JoinSide]) -> npt.NDArray[np.bool_]:
-    """Which tuples of a side have expired, after its window has been made smaller."""
+def cut_off(
+    side: JoinSide, punctuation: int | float, others: Sequence[JoinSide]
+) -> npt.NDArray[np.bool_]:
+    """Which tuples of a side have expired, after its window has been made smaller.
+
+    The punctuation is that of the others, the smallest one.
+    """
     gone = np.zeros(len(side.rows), np.bool_)
     if isinstance(side.window, Range):
-        gone |= side.expiry.view() <= min(other.punctuator.punctuation for other in others)
+        gone |= side.expiry.view() <= punctuation
     elif isinstance(side.window, Rows):
         gone[: max(0, len(gone) - side.window.size)] = True
     return gone | all(other.ended for other in others)
@@ -178,7 +183,7 @@ class Unmatched:
         """The tuples that a change to a smaller window makes expire."""
         other = self.sides[1 - side.index]
         assert side.arrived is not None
-        gone = cut_off(side, (other,))
+        gone = cut_off(side, other.punctuator.punctuation, (other,))
         if isinstance(side.window, Range):
             gone &= side.expiry.view() != self.clock.lowest
         chosen = np.flatnonzero(gone)
@@ -311,7 +316,7 @@ class OutputPunctuations:
     def _oldest(self, punctuations: Ticks, side: JoinSide, window: Range) -> Ticks:
         """The earliest time of a side's tuples in rows to come, after punctuations of others."""
         oldest = self.clock.oldest(punctuations, window)
-        return oldest if side.lag is None else self.clock.lagging(oldest, side.lag)
+        return oldest if side.lag is None else side.lag.before(oldest)
 
     def _of_steps(
         self,

@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.blocks.run import Share
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.live_ranges import expired
-from penstock.blocks.window.punctuator import Clock, Punctuator, Ticks
+from penstock.blocks.window.punctuator import Clock, Lag, Punctuator, Ticks
 from penstock.blocks.window.stored_columns import Buffer, RowStore
 from penstock.kernels.expressions.evaluate import evaluate_each, select
 from penstock.kernels.expressions.vector import Failures, null_vector
@@ -142,7 +142,7 @@ class JoinSide:
         self.ended = False
         self.in_order = True
         self.numbering = 0
-        self.lag: int | float | None = None
+        self.lag: Lag | None = None
         """How much longer than its window a tuple can be met, where a combination may be decided
         later than its members expire; None: no longer."""
         self.share: Share | None = None
@@ -348,11 +348,11 @@ class JoinSide:
         if isinstance(self.window, Rows):
             return max(self.rows.first, self.rows.next - self.window.size)
         if isinstance(self.window, Range):
-            expiry, punctuation = self.expiry.view(), self._passed(others)
+            expiry, punctuation = self.expiry.view(), self.passed(others)
             return self.rows.first + expired(expiry, punctuation, self.in_order)
         return self.rows.first
 
-    def _passed(self, others: Sequence[JoinSide]) -> int | float:
+    def passed(self, others: Sequence[JoinSide]) -> int | float:
         """The time up to which tuples are met no more.
 
         That is the smallest punctuation, less the lag; a stream that has ended has the highest.
@@ -360,8 +360,7 @@ class JoinSide:
         least = min(other.punctuator.punctuation for other in others)
         if self.lag is None:
             return least
-        behind = self.clock.lagging(np.array([least], self.clock.dtype), self.lag)
-        return self.clock.number(behind[0])
+        return self.clock.number(self.lag.before(np.array([least], self.clock.dtype))[0])
 
     def forget(self, *others: JoinSide, needed: int | None = None) -> int:
         """Drop expired tuples, but none from number ``needed`` on; returns how many."""
@@ -371,7 +370,7 @@ class JoinSide:
         count = first - oldest
         if isinstance(self.window, Range) and not self.in_order:
             expiry = self.expiry.view()
-            expiry[expiry <= self._passed(others)] = self.clock.lowest
+            expiry[expiry <= self.passed(others)] = self.clock.lowest
         if count:
             self._drop(first, count)
         return count

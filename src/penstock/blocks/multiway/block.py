@@ -47,7 +47,13 @@ from penstock.blocks.contract import (
 from penstock.blocks.join.core_figures import one_core
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import LONGEST_WORDS
-from penstock.blocks.join.output import NEVER, OutputPunctuations, cut_off, standing
+from penstock.blocks.join.output import (
+    NEVER,
+    RIGHT_UNMATCHED,
+    OutputPunctuations,
+    cut_off,
+    standing,
+)
 from penstock.blocks.join.side import NO_KEYS, JoinSide
 from penstock.blocks.lateness import Admitted, admit
 from penstock.blocks.multiway.combination_join import (
@@ -83,7 +89,7 @@ from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.live_ranges import Ranges, timed_ranges, window_ranges
-from penstock.blocks.window.punctuator import Clock, Ticks
+from penstock.blocks.window.punctuator import Clock, Lag, Ticks
 from penstock.kernels.compiled import loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
@@ -292,12 +298,21 @@ class MultiwayBlock:
     def _set_lags(self) -> None:
         """Let the inputs after the first step keep their tuples for decisions to come.
 
-        A combination that meets a tuple is decided when a window of one of its members has passed.
+        A combination that meets a tuple is decided when a window of one of its members has passed,
+        or when an unmatched tuple of a right or full join with a lag is.
         """
+        decided: list[tuple[int | float, Lag]] = []
         for join in self._joins[1:]:
-            windows = [side.window for side in self.sides[: join.input]]
+            side = self.sides[join.input]
+            windows = [one.window for one in self.sides[: join.input]]
             sizes = [window.size for window in windows if isinstance(window, Range)]
-            self.sides[join.input].lag = max(sizes, default=0)
+            side.lag = Lag(self.clock, max(sizes, default=0), tuple(decided))
+            if join.kind in RIGHT_UNMATCHED and isinstance(side.window, Range):
+                decided.append((side.window.size, side.lag))
+
+    def _passing(self, side: JoinSide) -> list[JoinSide]:
+        """The inputs whose punctuations let the tuples of an input go."""
+        return [other for other in self.sides if other is not side or side.lag is not None]
 
     def _stage(self, plan: ProbeStage, padded: bool = False) -> Stage:
         """A stage; times are bounded above if members of time windows probe a time window."""
@@ -330,14 +345,22 @@ class MultiwayBlock:
     def _cut_off(self, position: int) -> Iterator[Run]:
         """The rows of combinations and tuples that smaller windows make expire."""
         nothing = np.empty(0, np.int64)
-        expiries = []
+
+        def gone(side: JoinSide, punctuation: int | float, others: list[JoinSide]) -> Expiries:
+            cut = cut_off(side, punctuation, others)
+            before = np.full(len(cut), -1, np.int64)
+            return Expiries(side.rows.first, before, np.where(cut, 0, NEVER))
+
+        expiries, settled = [], []
         for side in self.sides:
             side.newest = 0
-            gone = cut_off(side, [other for other in self.sides if other is not side])
-            before = np.full(len(gone), -1, np.int64)
-            expiries.append(Expiries(side.rows.first, before, np.where(gone, 0, NEVER)))
+            others = [other for other in self.sides if other is not side]
+            least = min(other.punctuator.punctuation for other in others)
+            expiries.append(gone(side, least, others))
+            passing = self._passing(side)
+            settled.append(gone(side, side.passed(passing), passing))
         events = Events(
-            [nothing] * len(self.sides), lambda ranks, _: np.zeros_like(ranks), expiries
+            [nothing] * len(self.sides), lambda ranks, _: np.zeros_like(ranks), expiries, settled
         )
         for formed in self._joined([(nothing_formed(self._core), 0, PHASES)], events):
             yield self._rows(formed.members, np.full(len(formed), position, np.int64))
@@ -484,8 +507,7 @@ class MultiwayBlock:
     def _forget(self) -> None:
         """Drop expired tuples."""
         for side in self.sides:
-            others = [s for s in self.sides if s is not side or side.lag is not None]
-            side.forget(*others)
+            side.forget(*self._passing(side))
             for entries in self.entries_over(side.index):
                 entries.drop_before(side.rows.first)
             if side.is_mostly_expired():

@@ -16,7 +16,12 @@ then, and LEFT, FULL and ANTI give it out at that moment.
 To the right of the first step a combination can be decided after tuples that it meets have
 expired. All windows are of time there, and the input keeps its tuples for as long as such a
 combination may come (:attr:`penstock.blocks.join.side.JoinSide.lag`), so that the times alone say
-what meets, in whatever order things come.
+what meets, in whatever order things come. RIGHT and FULL give out a tuple that has met nothing when
+it is no longer kept. What can meet it is decided by then: a combination that meets it has a member
+with a time before its expiry, and is decided when the punctuations of all inputs have come a window
+of that member further, or, if it began as an unmatched tuple of a right or full join that waited
+itself, when that one was no longer kept. What is decided at the same event comes at the same
+moment, and a part of a batch finds all pairs of a moment before it gives out what has met nothing.
 
 Why combinations are stored. What stands to the left is made by the program in force when its
 youngest member arrives; a later change of its condition neither unmakes it nor makes another. The
@@ -126,12 +131,15 @@ class Events:
     """What a batch brings to the steps of a tree: when tuples arrive, and when they expire.
 
     ``tuples`` are the ranks of each input's tuples; ``seen`` says how many of the batch's tuples of
-    an input come before events of these ranks.
+    an input come before events of these ranks. Of inputs whose unmatched tuples come out,
+    ``settled`` are the ranks at which it is certain that no combination meets a tuple any more;
+    without a lag, these are the expiries.
     """
 
     tuples: Sequence[Indices]
     seen: Callable[[Indices, int], Indices]
     expiries: Sequence[Expiries]
+    settled: Sequence[Expiries]
 
 
 def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
@@ -139,7 +147,7 @@ def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
 
     A tuple expires when the punctuations of all other inputs have passed it, or all have ended.
     """
-    ranks, expiries = arrived.ranks, []
+    ranks = arrived.ranks
     before = arrived.punctuations_before
     steps = [ranks.steps(number, admitted) for number, admitted in enumerate(arrived.admitted)]
     ends = [
@@ -153,20 +161,34 @@ def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
         moving[at] = True
     moves = np.flatnonzero(moving)
     all_standing = [standing(moves, *of) for of in zip(steps, before, strict=True)]
-    for side, least in zip(sides, _least_of_others(all_standing), strict=True):
-        others = [other.index for other in sides if other is not side]
-        ended_before = all(arrived.ended_before[number] for number in others)
-        ended = all(sides[number].ended for number in others)
+
+    def passing(side: JoinSide, inputs: Sequence[int], after: Ticks, first: Ticks) -> Expiries:
+        """When inputs pass the tuples of a side, by their smallest punctuations and their ends."""
+        ended_before = all(arrived.ended_before[number] for number in inputs)
+        ended = all(sides[number].ended for number in inputs)
         own, when = expiry_ranks(
             side,
             ranks.tuples[side.index],
-            (moves, least),
+            (moves, after),
             ended_before,
-            max(ends[number] for number in others) if ended and not ended_before else None,
-            min(before[number] for number in others),
+            max(ends[number] for number in inputs) if ended and not ended_before else None,
+            first[0].item(),
         )
-        expiries.append(Expiries(side.rows.first, own, when))
-    return Events(ranks.tuples, ranks.seen, expiries)
+        return Expiries(side.rows.first, own, when)
+
+    expiries, settled = [], []
+    for side, least in zip(sides, _least_of_others(all_standing), strict=True):
+        others = [other.index for other in sides if other is not side]
+        first = np.array([min(before[number] for number in others)], least.dtype)
+        expiries.append(passing(side, others, least, first))
+        if side.lag is None or side.matched is None:
+            settled.append(expiries[-1])
+            continue
+        every = range(len(sides))
+        least = np.minimum(least, all_standing[side.index])
+        first = np.minimum(first, before[side.index])
+        settled.append(passing(side, every, side.lag.before(least), side.lag.before(first)))
+    return Events(ranks.tuples, ranks.seen, expiries, settled)
 
 
 def reach_of(
@@ -364,7 +386,7 @@ class CombinationJoin:
         self.window.begin(self._expiries)
         self._unmatched: Expiring | None = None
         if self.kind in RIGHT_UNMATCHED:
-            mine = events.expiries[self.input]
+            mine = events.settled[self.input]
             self._unmatched = in_rank_order(self._side, mine.own, mine.when)
             phases = np.where(self._unmatched.at_once, AT_ONCE, EXPIRED)
             self._unmatched_due = self._unmatched.ranks * PHASES + phases

@@ -11,7 +11,7 @@ a running maximum over the tuples before it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -90,6 +90,43 @@ class Clock:
         inside = (times > -limit) & (times < limit)
         moved = np.where(inside, times, 0) * ratio
         return np.where(inside, moved, np.where(times > 0, self.highest, self.lowest))
+
+
+class Lag:
+    """How much later than a window all is decided that stands to the left of an input of a tree.
+
+    Parameters
+    ----------
+    clock
+        The clock of the query.
+    longest
+        The longest window to the left: what may be met is decided when a window of a member has
+        passed.
+    decided
+        The inputs of right and full joins to the left that have a lag themselves: the window of
+        each, and that lag. Their unmatched tuples are decided when the window has passed after
+        the lag. Those of an earlier one come first, so that its lag is computed once.
+    """
+
+    def __init__(
+        self, clock: Clock, longest: int | float, decided: Sequence[tuple[int | float, Lag]]
+    ) -> None:
+        self._clock = clock
+        self._longest = longest
+        self._decided = decided
+
+    def before(self, punctuations: Ticks) -> Ticks:
+        """Times before which all is decided, after punctuations of all inputs."""
+        found: list[Ticks] = []
+        for _, lag in self._decided:
+            found.append(lag._behind(punctuations, found))
+        return self._behind(punctuations, found)
+
+    def _behind(self, punctuations: Ticks, decided: Sequence[Ticks]) -> Ticks:
+        behind = self._clock.lagging(punctuations, self._longest)
+        for (window, _), times in zip(self._decided, decided, strict=False):
+            behind = np.minimum(behind, self._clock.lagging(times, window))
+        return behind
 
 
 class Punctuator:

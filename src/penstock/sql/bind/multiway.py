@@ -29,35 +29,28 @@ def check_kinds(
     """Refuse what cannot stand to the right of an outer, semi or anti join.
 
     A padded, semi or anti combination may be decided after tuples that it meets have expired. Times
-    say which tuples these are; of a count window nothing does. A right or full join would have to
-    wait for such decisions before it knows that its own tuple has no partner.
+    say which tuples these are; of a count window nothing does.
     """
     kinds = ["inner" if clause.kind == "cross" else clause.kind for clause in clauses]
     special = next((i for i, kind in enumerate(kinds) if kind != "inner"), len(kinds))
     timed = all(isinstance(scan.window, Range) for scan in scans)
     whole = all(isinstance(scan.window, Unbounded) for scan in scans)
-    for clause, kind in zip(clauses[special + 1 :], kinds[special + 1 :], strict=True):
-        written = "JOIN" if kind == "inner" else f"{kind.upper()} JOIN"
-        before = f"{kinds[special].upper()} JOIN"
-        what = ""
-        if kind in ("right", "full"):
-            what = f"{written} to the right of {before} is not supported"
-        elif not timed and not whole:
-            what = (
-                f"{written} to the right of {before} needs time windows on all streams of the join"
-            )
-        if what:
-            text = source[left.at[0] : clause.at[0]].strip().rstrip(",").rstrip()
-            if len(text) > LONGEST or "\n" in text:
-                text = f"... {before} ..."
-            raise SqlError.at(
-                source,
-                *clause.at,
-                what,
-                f"Name what it joins, CREATE STREAM j AS SELECT ... FROM {text}; and join it, "
-                f"FROM j [ROWS 1000] {written} ..., with the windows you need (none for streams "
-                "that end). A count window over j counts the rows of j.",
-            )
+    if timed or whole or special + 1 >= len(clauses):
+        return
+    clause, kind = clauses[special + 1], kinds[special + 1]
+    written = "JOIN" if kind == "inner" else f"{kind.upper()} JOIN"
+    before = f"{kinds[special].upper()} JOIN"
+    text = source[left.at[0] : clause.at[0]].strip().rstrip(",").rstrip()
+    if len(text) > LONGEST or "\n" in text:
+        text = f"... {before} ..."
+    raise SqlError.at(
+        source,
+        *clause.at,
+        f"{written} to the right of {before} needs time windows on all streams of the join",
+        f"Name what it joins, CREATE STREAM j AS SELECT ... FROM {text}; and join it, "
+        f"FROM j [ROWS 1000] {written} ..., with the windows you need (none for streams "
+        "that end). A count window over j counts the rows of j.",
+    )
 
 
 def check_linked(select: Select, clause: SelectClause, source: str) -> None:
