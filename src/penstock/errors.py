@@ -58,6 +58,9 @@ class PenstockError(Exception):
 class SqlError(PenstockError):
     """A statement that cannot be installed, with the offending piece of text underlined."""
 
+    place: tuple[str, int, int, str] | None = None
+    """The text, where its piece starts and ends, and what is wrong; None: it points nowhere."""
+
     @classmethod
     def at(cls, sql: str, start: int, end: int, what: str, remedy: str) -> SqlError:
         """Point at ``sql[start:end]``.
@@ -76,7 +79,24 @@ class SqlError(PenstockError):
         column = start - line_start
         width = max(1, min(end, line_start + len(text)) - start)
         underline = " " * column + "^" * width
-        return cls(f"{what} at line {line}, column {column + 1}\n  {text}\n  {underline}", remedy)
+        error = cls(f"{what} at line {line}, column {column + 1}\n  {text}\n  {underline}", remedy)
+        error.place = (sql, start, end, what)
+        return error
+
+    def within(self, text: str, offset: int) -> SqlError:
+        """The same error, pointing into a text that has the statement from ``offset`` on.
+
+        >>> error = SqlError.at("SELECT z FROM R", 7, 8, "unknown column 'z'", "Write id or x.")
+        >>> print(error.within("EXPLAIN SELECT z FROM R", 8))
+        unknown column 'z' at line 1, column 16
+          EXPLAIN SELECT z FROM R
+                         ^
+        Write id or x.
+        """
+        if self.place is None:
+            return self
+        _, start, end, what = self.place
+        return SqlError.at(text, offset + start, offset + end, what, self.remedy)
 
 
 class InputError(PenstockError):

@@ -15,6 +15,7 @@ import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError, PenstockError, SqlError
 from penstock.streams.events import End, Punctuation, Tuples
+from tests.engines.spark.in_process import Cluster, standing_in
 
 PAIRS = "SELECT r.id AS r, s.id AS s FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x < s.a"
 
@@ -536,3 +537,32 @@ def test_a_closed_engine_takes_nothing_and_can_be_drained() -> None:
     assert refusal(lambda: engine.install(PAIRS)) == message
     assert refusal(q.drop) == message
     assert q.rows().to_pylist() == [{"r": 1, "s": 7}]
+
+
+FAULTY = "SELECT a.zz\nFROM R [ROWS 2] a JOIN S [ROWS 2] b ON a.x = b.a"
+
+
+@pytest.mark.parametrize(
+    ("before", "query", "place", "shown"),
+    [
+        ("", FAULTY, "line 1, column 8", "SELECT a.zz"),
+        ("CREATE STREAM H (x INT);\n\n", FAULTY, "line 3, column 8", "SELECT a.zz"),
+        ("SHOW STREAMS; ", FAULTY, "line 1, column 22", "SHOW STREAMS; SELECT a.zz"),
+        ("EXPLAIN\n", FAULTY, "line 2, column 8", "SELECT a.zz"),
+        ("EXPLAIN ", FAULTY, "line 1, column 16", "EXPLAIN SELECT a.zz"),
+        ("CREATE STREAM D AS ", FAULTY, "line 1, column 27", "CREATE STREAM D AS SELECT a.zz"),
+        ("SHOW STREAMS;\nCREATE STREAM D AS\n", FAULTY, "line 3, column 8", "SELECT a.zz"),
+    ],
+)
+@pytest.mark.parametrize("spark", [False, True])
+def test_errors_of_a_statement_have_its_place_in_the_whole_text(
+    spark: bool, before: str, query: str, place: str, shown: str
+) -> None:
+    with standing_in(Cluster()), ps.connect("spark" if spark else "local") as engine:
+        engine.sql("CREATE STREAM R (id BIGINT, x INT); CREATE STREAM S (id BIGINT, a INT)")
+        with pytest.raises(SqlError) as error:
+            engine.sql(before + query)
+        assert str(error.value) == (
+            f"unknown column 'zz' of a at {place}\n  {shown}\n  {' ' * shown.index('a.zz')}^^^^\n"
+            "The columns are a.id, a.x."
+        )

@@ -166,6 +166,44 @@ def test_a_flow_that_a_change_cannot_have_is_refused() -> None:
         assert q.text == INNER
 
 
+THREE = "SELECT r.id FROM R [ROWS 4] r JOIN S [ROWS 4] s ON r.id = s.id {} R [ROWS 4] q ON {}"
+
+
+@pytest.mark.parametrize("options", [{}, {"design": "stashed"}])
+@pytest.mark.parametrize("spark", [False, True])
+def test_a_change_that_none_can_take_is_refused_as_such_with_any_design(
+    spark: bool, options: dict[str, Any]
+) -> None:
+    with standing_in(Cluster()), ps.connect("spark" if spark else "local") as engine:
+        engine.sql(STREAMS)
+        q = engine.install(THREE.format("JOIN", "s.id = q.id"), "q", **options)
+        for text, message in (
+            (INNER, "query 'q' reads R, S, R; a change cannot make it read R, S"),
+            (THREE.format("LEFT JOIN", "s.id = q.id"),
+             "query 'q' is a join of kind inner; a change cannot make it inner and left"),
+        ):  # fmt: skip
+            with pytest.raises(ps.ChangeRefused) as error:
+                q.change(text)
+            assert str(error.value) == f"{message}\nInstall it as a new query and drop this one."
+
+
+@pytest.mark.parametrize("options", [{}, {"flow": "splitjoin"}, {"flow": "celljoin"}])
+def test_a_change_that_none_can_take_is_refused_as_such_with_any_flow(
+    options: dict[str, Any],
+) -> None:
+    with ps.connect("local") as engine:
+        engine.sql(STREAMS)
+        q = engine.install(INNER, "q", **options)
+        for text, message in (
+            (THREE.format("JOIN", "s.id = q.id"),
+             "query 'q' reads R, S; a change cannot make it read R, S, R"),
+            (LEFT, "query 'q' is a join of kind inner; a change cannot make it left"),
+        ):  # fmt: skip
+            with pytest.raises(ps.ChangeRefused) as error:
+                q.change(text)
+            assert str(error.value) == f"{message}\nInstall it as a new query and drop this one."
+
+
 def test_the_flow_of_a_reader_is_not_that_of_a_derived_stream() -> None:
     with ps.connect("local") as engine:
         engine.sql(f"{STREAMS}; CREATE STREAM T AS {LEFT}")

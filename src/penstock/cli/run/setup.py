@@ -66,9 +66,9 @@ def install(
         s.stream.name.lower(): s.stream for s in found if isinstance(s, statements.CreateStream)
     }
     sources = _open_sources(streams, declared)
-    setup = _instructions(text, found, declared, sources)
+    setup = _instructions(found, declared, sources)
     here = replace(flow, name=None) if on_spark else flow
-    setup.append(Install(RESULT, _in_place(text, select.text), order, kernel, here))
+    setup.append(Install(RESULT, select.text, order, kernel, here))
 
     def start() -> Engine:
         started = Engine(
@@ -83,10 +83,9 @@ def install(
 
     try:
         started = start()
-    except SqlError as error:
-        remedy = _remedy(error, sources, wording)
-        if remedy is None:
-            raise
+    except SqlError as refused:
+        error = _in_place(refused, found)
+        remedy = _remedy(error, sources, wording) or error.remedy
         raise SqlError(error.what, remedy) from None
     return InstalledQuery(started, started.queries[RESULT], sources, setup, start)
 
@@ -140,13 +139,16 @@ def _open_sources(
     return sources
 
 
-def _in_place(text: str, statement: str) -> str:
-    """The statement alone, at its place in the text, so that errors have its line in the file."""
-    return re.sub(r"[^\n]", " ", text[: text.rindex(statement)]) + statement
+def _in_place(error: SqlError, found: list[statements.Statement]) -> SqlError:
+    """The error of a query, at its place in the whole text."""
+    for statement in found:
+        query = getattr(statement, "query", statement)
+        if isinstance(query, statements.QueryText) and error.place and query.text == error.place[0]:
+            return error.within(query.source, query.start)
+    return error
 
 
 def _instructions(
-    text: str,
     found: list[statements.Statement],
     declared: Mapping[str, Stream],
     sources: Mapping[str, Source],
@@ -159,5 +161,5 @@ def _instructions(
         if isinstance(statement, statements.CreateStream):
             made.append(CreateStream(replace(statement.stream, bounded=True)))
         elif isinstance(statement, statements.DeriveStream):
-            made.append(Derive(statement.name, _in_place(text, statement.query.text)))
+            made.append(Derive(statement.name, statement.query.text))
     return made

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.engines.shared.input_slices import Event
 from penstock.engines.shared.registry import Registry
-from penstock.errors import InputError, warn
+from penstock.errors import InputError, SqlError, warn
 from penstock.program.choose.probe_order import cross_products
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import FlowChoice
@@ -78,8 +78,19 @@ def run_statements(engine: SqlEngine, text: str) -> Any:
     """Run statements separated by ``;`` and return the result of the last one."""
     result: Any = None
     for statement in parse(text):
-        result = _run(engine, statement)
+        try:
+            result = _run(engine, statement)
+        except SqlError as error:
+            query = _query_of(statement)
+            raise (error if query is None else error.within(text, query.start)) from None
     return result
+
+
+def _query_of(statement: statements.Statement) -> statements.QueryText | None:
+    """The query in a statement, which is bound as a text of its own; None: it has none."""
+    if isinstance(statement, statements.DeriveStream | statements.Explain):
+        return statement.query
+    return statement if isinstance(statement, statements.QueryText) else None
 
 
 def _run(engine: SqlEngine, statement: statements.Statement) -> Any:

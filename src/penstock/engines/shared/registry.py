@@ -282,7 +282,6 @@ class Registry(Generic[Q]):
         query = self.query(instruction.query)
         given = (query.order, query.kernel, query.program.flow)
         program = self.compiled(instruction.program, *given)
-        flow = self.decide(program)
         check_change(query.name, query.program, program)
         if query.derived and not program.schema.equals(query.schema):
             raise ChangeRefused(
@@ -290,7 +289,8 @@ class Registry(Generic[Q]):
                 f"make them {describe(program.schema)}, since queries may read it",
                 "Keep its columns, or derive a new stream.",
             )
-        return query, program, flow
+        # What no change can make is refused first: no other flow or design would help.
+        return query, program, self.decide(program)
 
     def reset(self) -> list[Q]:
         """Remove everything; returns the removed queries."""

@@ -257,7 +257,7 @@ class Statements(Queries):
         start = self._curr.start
         ast = self.query()
         begin, end = self.since(start)
-        return QueryText(ast, self.sql[begin:end], self.sql)
+        return QueryText(ast, self.sql[begin:end], self.sql, begin)
 
     def other(self) -> Statement:
         """Read a statement that is no query."""

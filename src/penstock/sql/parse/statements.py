@@ -28,11 +28,14 @@ class QueryText:
         The text of the query alone.
     source
         The whole text that contains it, to which the places in ``ast`` refer.
+    start
+        Where ``text`` starts in ``source``.
     """
 
     ast: QueryClause
     text: str
     source: str = field(repr=False)
+    start: int = field(repr=False)
 
 
 @dataclass(frozen=True)
