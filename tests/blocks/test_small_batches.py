@@ -340,3 +340,31 @@ def test_machine_code_gives_the_same(window: str, on: str) -> None:
         found, at_once = outcome(in_order(7), text, compile_predicates=True)
     assert found == expected
     assert at_once > 100
+
+
+def test_a_new_dictionary_is_seen_by_the_next_small_batch() -> None:
+    """Texts that no stored tuple has fill the dictionary; a batch that starts a new one goes on."""
+    schema = pa.schema({"k": pa.string(), "x": pa.int64()})
+    found = []
+    for small_batch in (0, 1000):
+        rng = random.Random(3)
+        with (
+            low_thresholds(small_batch=small_batch, smallest_dictionary=4),
+            Engine(compile_predicates=False) as engine,
+        ):
+            for name in "RS":
+                engine.stream(name, schema, bounded=True)
+            query = engine.install(
+                "SELECT r.x, s.x AS y FROM R [ROWS 5] AS r JOIN S [ROWS 5] AS s ON r.k = s.k"
+            )
+            for number in range(40):
+                for name in "RS":
+                    keys = [f"{3 * number + rng.randint(0, 5)}" for _ in range(3)]
+                    rows = [{"k": key, "x": 3 * number + i} for i, key in enumerate(keys)]
+                    engine.push(name, pa.RecordBatch.from_pylist(rows, schema))
+            (block,) = (b for b in query.pipeline.blocks.values() if isinstance(b, JoinBlock))
+            assert len(block.matcher.dictionary) < 60  # of 120 texts
+            assert (block.tuples_at_once > 100) == (small_batch > 0)
+            found.append(query.rows().to_pylist())
+    assert found[0] == found[1]
+    assert found[0]

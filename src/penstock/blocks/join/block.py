@@ -403,7 +403,7 @@ class JoinBlock:
         began = time.monotonic_ns()
         before = [one.punctuator.punctuation for one in self.sides]
         if self.matcher.encodes:
-            self.matcher.tidy_dictionary(count)
+            self.changes += self.matcher.tidy_dictionary(count)
         assert self._batches is not None
         taken = self._batches[side].take(run.inputs[0])
         if taken is None:

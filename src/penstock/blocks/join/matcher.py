@@ -172,16 +172,21 @@ class Matcher:
         passed = self._passes(residual, self._sides[0], left, right, self.failures)
         return np.flatnonzero(passed)
 
-    def tidy_dictionary(self, arriving: int) -> None:
-        """Start a new dictionary once most of its values are of expired tuples."""
+    def tidy_dictionary(self, arriving: int) -> bool:
+        """Start a new dictionary once most of its values are of expired tuples.
+
+        True if that was done: then all keys are others, and where they are stored.
+        """
         words = self.dictionary
         if len(words) <= TUNING.smallest_dictionary and words.nbytes <= LONGEST_WORDS:
-            return
+            return False
         stored = sum(len(side.rows) for side in self._sides) + arriving
         stored_bytes = sum(side.rows.nbytes for side in self._sides)
         many = len(words) > max(TUNING.smallest_dictionary, 4 * stored)
-        if many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes):
+        full = many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes)
+        if full:
             self.rebuild()
+        return full
 
     def probes(
         self, side: JoinSide, admitted: Admitted, keyed: KeyValues, ranks: Indices, seen: Indices
