@@ -9,7 +9,7 @@ output order across the sides and the rest are measured through the engine, in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,10 @@ import numpy.typing as npt
 
 import penstock as ps
 from bench.measure import rate, repeat
-from penstock.blocks.join.side import JoinSide
-from penstock.blocks.window.stored_columns import Buffer
+from penstock.blocks.window.keys import StoredKeys, WindowKeys
+from penstock.blocks.window.probe import Probe
+from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.merging import places
-from penstock.kernels.predicate.dictionary import Dictionary
-from penstock.kernels.predicate.predicate import Predicate
-from penstock.kernels.probe.entry_index import EntryIndex
-from penstock.kernels.probe.nested_loop import Columns
 from penstock.streams.events import Merged
 
 Array = npt.NDArray[Any]
@@ -41,19 +38,17 @@ class Arrivals:
 class JoinCore:
     """Count windows of ``window`` tuples on both sides, and an index on each."""
 
-    def __init__(self, predicate: Predicate, sides: tuple[JoinSide, JoinSide], window: int) -> None:
+    def __init__(self, probe: Probe, keys: Sequence[WindowKeys], window: int) -> None:
         self._window = window
-        self._sides = sides
-        self._stored = [[Buffer(c.values.view().dtype) for c in side.columns] for side in sides]
-        self._first = [0, 0]
-        self.indexes = [EntryIndex(predicate, side, "auto") for side in (0, 1)]
-        self._dictionary = Dictionary()
+        self._keys = keys
+        self._probe = probe
+        self.stored = [StoredKeys(probe.predicate, side, "auto") for side in (0, 1)]
 
     def arrivals(self, merged: Merged) -> Arrivals:
         """Compute the keys of a batch; not part of the measurement."""
         left, right = (
-            side.keyed(batch, self._dictionary).values
-            for side, batch in zip(self._sides, merged.batches, strict=True)
+            keys.keyed(batch, Failures()).values
+            for keys, batch in zip(self._keys, merged.batches, strict=True)
         )
         orders = [np.flatnonzero(merged.which == side) for side in (0, 1)]
         seen = places(*orders)
@@ -61,32 +56,20 @@ class JoinCore:
 
     def join(self, batch: Arrivals, probe: bool = True) -> int:
         """Store a batch and find its pairs; returns their number."""
-        before = [len(columns[0]) for columns in self._stored]
-        for columns, keys in zip(self._stored, batch.keys, strict=True):
-            for column, values in zip(columns, keys, strict=True):
-                column.append(values)
+        before = [len(stored.columns[0].values) for stored in self.stored]
+        for stored, keys in zip(self.stored, batch.keys, strict=True):
+            stored.append(keys, [None] * len(keys))
         found = 0
         for side in (0, 1) if probe else ():
             hi = before[1 - side] + batch.seen[side]
             found += self._look(side, batch.keys[side], np.maximum(hi - self._window, 0), hi)
-        for side, columns in enumerate(self._stored):
-            gone = max(0, len(columns[0]) - self._window)
-            self._first[side] += gone
-            for column in columns:
-                column.drop(gone)
+        for stored in self.stored:
+            stored.drop(max(0, len(stored.columns[0].values) - self._window))
         return found
 
     def _look(self, side: int, keys: list[Array], lo: Array, hi: Array) -> int:
-        other = 1 - side
-        stored = [column.view() for column in self._stored[other]]
-        probing, candidates = (
-            Columns(keys, [None] * len(keys)),
-            Columns(stored, [None] * len(stored)),
-        )
-        index, first = self.indexes[other], self._first[other]
-        index.update(first, candidates, probing)
-        stats = index.search(first, lo, hi, probing, candidates, (), 1 << 30)
-        index.learn(stats, first, len(stored[0]))
+        stored, probing = self.stored[1 - side], self._probe.probing(side, keys, [None] * len(keys))
+        stats = self._probe.find(stored, lo, hi, probing, stored.read(), 1 << 30)
         assert stats.pairs is not None
         return len(stats.pairs)
 
@@ -109,9 +92,7 @@ def measure(
         engine.sql(ddl)
         installed = engine.install(query)
         (join,) = installed.pipeline.of_kind("join")
-        predicate, sides = join.matcher.predicate, join.sides
-        assert not predicate.constants, "a core of its own is given no constants"
-        core = JoinCore(predicate, sides, window)
+        core = JoinCore(join.matcher.probe, join.matcher.keys, window)
         some = [make(rng, 10_000) for _ in range(3)]
         found = sum(core.join(core.arrivals(merged)) for merged in some)
         engine.feed(some)
@@ -123,5 +104,5 @@ def measure(
     return {
         "window": window,
         "tuples_per_second": rate(batch * turn, seconds),
-        "kernels": [index.choice.name for index in core.indexes],
+        "kernels": [stored.kernel for stored in core.stored],
     }

@@ -8,23 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.blocks.join.side import NO_KEYS, JoinSide
-from penstock.blocks.window.live_ranges import Ranges, timed_ranges, window_ranges
+from penstock.blocks.window.live_ranges import Ranges, timed_ranges
 from penstock.blocks.window.punctuator import Clock
-from penstock.kernels.expressions.vector import Failures
+from penstock.blocks.window.window import StoredWindow
 from penstock.streams.windows import Range, Rows, Unbounded, Window
 
 SMALL = st.integers(0, 9)
 
 
-def stored(window: Window, batches: list[list[int]]) -> JoinSide:
+def stored(window: Window, batches: list[list[int]]) -> StoredWindow:
     """A side with tuples of these times, in batches."""
-    side = JoinSide(0, pa.schema([("t", pa.int64())]), Clock(False), Failures())
+    side = StoredWindow(0, pa.schema([("t", pa.int64())]), Clock(False))
     side.window = window
     for times in batches:
         batch = pa.RecordBatch.from_arrays([pa.array(times, pa.int64())], ["t"])
         ticks = np.array(times, np.int64)
-        side.append(batch, ticks, np.arange(len(times)), NO_KEYS)
+        side.append(batch, ticks, np.arange(len(times)))
     return side
 
 
@@ -56,7 +55,7 @@ def test_a_range_has_the_live_tuples(kind: str, data: st.DataObject) -> None:
     )
     bounded = data.draw(st.booleans())
     seen, low, upper = (np.array(column, np.int64) for column in zip(*probes, strict=True))
-    ranges = window_ranges(side, seen, lambda: (low, upper if bounded else None))
+    ranges = side.ranges(seen, lambda: (low, upper if bounded else None))
     assert (ranges.lower is None) == (side.in_order or not isinstance(window, Range))
     for i, (visible, after, before) in enumerate(probes):
         limit = before if bounded else None
@@ -73,7 +72,7 @@ def test_a_range_has_the_live_tuples(kind: str, data: st.DataObject) -> None:
 
 def test_without_a_reach_a_time_window_is_bounded_by_numbers_alone() -> None:
     side = stored(Range(5), [[1, 2], [3]])
-    ranges = window_ranges(side, np.array([0, 1]), lambda: (None, None))
+    ranges = side.ranges(np.array([0, 1]), lambda: (None, None))
     assert (ranges.lo.tolist(), ranges.hi.tolist()) == ([0, 0], [2, 3])
 
 

@@ -7,7 +7,7 @@ from tests.random_scripts import Step
 from tests.test_random_scripts import on_engine, on_oracle
 from tests.thresholds import low_thresholds
 
-from penstock.blocks.join.side import JoinSide
+from penstock.blocks.window.window import StoredWindow
 
 
 def test_a_window_is_probed_by_count_and_by_time_windows_out_of_order() -> None:
@@ -41,15 +41,15 @@ def test_a_window_that_is_packed_is_indexed_anew() -> None:
     expected = on_oracle(steps)
     assert any(row[0] == 60 for _, row in expected[0]["found"])
     packs = 0
-    pack = JoinSide.pack
+    pack = StoredWindow.pack
 
-    def counted(self: JoinSide) -> None:
+    def counted(self: StoredWindow) -> None:
         nonlocal packs
         packs += self.index == 0
         pack(self)
 
     with pytest.MonkeyPatch.context() as patch, low_thresholds():
-        patch.setattr(JoinSide, "pack", counted)
+        patch.setattr(StoredWindow, "pack", counted)
         for size in (1, 5):
             assert on_engine(steps, [size], compile_predicates=False)[0] == expected[0]
     assert packs > 2

@@ -240,7 +240,8 @@ def test_entries_behind_a_segment_are_found_in_chains(
             for name, rows in script:
                 engine.push(name, pa.RecordBatch.from_pylist(rows, schema))
                 block = next(b for b in query.pipeline.blocks.values() if isinstance(b, JoinBlock))
-                chains = [side.entry_index.chains() for side in block.sides if side.entry_index]
+                indexes = [stored.keys.index for stored in block.matcher.keys]
+                chains = [index.chains() for index in indexes if index]
                 steps += [(small_batch, one.progress[0] - one.first) for one in chains if one]
             found.append(query.rows().to_pylist())
     assert repr(found[1]) == repr(found[0])
@@ -300,14 +301,13 @@ def tails(on: str, drift: float, single: bool, **thresholds: float) -> tuple[int
                 engine.push(name, rows if len(rows) == 1 else batch)
             query.rows()
             block = next(b for b in query.pipeline.blocks.values() if isinstance(b, JoinBlock))
-            for side in block.sides:
-                index = side.entry_index
-                if index is not None and index.segments:
-                    chains = index.chains()
+            for keys in (stored.keys for stored in block.matcher.keys):
+                if keys.index is not None and keys.index.segments:
+                    chains = keys.index.chains()
                     assert chains is not None
-                    following = side.first_entry + len(side.stored_columns(False, False).keys[0])
+                    following = keys.first + len(keys.columns[0].values)
                     longest = max(longest, following - chains.first)
-                    given_up |= {(side.index, chains.first)} if chains.progress[2] else set()
+                    given_up |= {(keys.side, chains.first)} if chains.progress[2] else set()
     return longest, len(given_up)
 
 

@@ -159,9 +159,8 @@ class Script:
     def rule(self, kernel: str = "nested-loop") -> Rule:
         """What a block would program."""
         predicate = Predicate.of(PREDICATES[self.predicate], load_plain)
-        constants = tuple(np.int64(c.value) for c in predicate.constants)  # type: ignore[call-overload]
         rows = (self.windows[0].rows, self.windows[1].rows)
-        return Rule(predicate, constants, kernel, rows, LOWEST)
+        return Rule(predicate, kernel, rows, LOWEST)
 
 
 def _call(op: str, *args: Expression) -> Call:

@@ -200,7 +200,7 @@ def test_every_index_is_used_where_it_can_be() -> None:
             f"SELECT r.t FROM R [ROWS 9] AS r JOIN S [ROWS 9] AS s ON {on}", kernel=kernel
         )
         (join,) = query.pipeline.of_kind("join")
-        assert [side.entry_index is not None for side in join.sides] == [True, True], on
+        assert [stored.keys.index is not None for stored in join.matcher.keys] == [True, True], on
 
 
 def test_a_large_window_wraps_and_is_indexed_anew() -> None:

@@ -19,7 +19,6 @@ from penstock.oracle.values import batch_rows
 from penstock.program.isa.instructions import CreateStream, Install
 from penstock.sql.bind.catalog import Catalog
 from penstock.sql.bind.query import bind
-from penstock.sql.expressions import TRUE
 from penstock.sql.parse.parser import parse_query
 from penstock.sql.plan import Join
 from penstock.streams.events import Tuples
@@ -136,7 +135,7 @@ def test_a_compiled_predicate_is_its_meaning(on: str) -> None:
         assert found(back) == sorted(expected, key=lambda pair: (pair[1], pair[0]))
         for engine in (forth, back):
             (join,) = engine.queries["q"].pipeline.of_kind("join")
-            assert join.matcher._residual.condition == TRUE, "the whole predicate is compiled"
+            assert join.matcher.residual.is_true, "the whole predicate is compiled"
             assert join.matcher.in_range()
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.run import EndOfStream, Letters, Run
 from penstock.blocks.window.punctuator import Ticks
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import vector_of
 from penstock.kernels.merging import later_of, places, rank_densely
 from penstock.kernels.probe.buckets import gathered
@@ -72,7 +72,7 @@ class _Judged:
     end_key: int | None
 
 
-def physical_to_tick(side: JoinSide, value: object) -> int | float:
+def physical_to_tick(side: StoredWindow, value: object) -> int | float:
     """A physical value of the side's time attribute as a tick of its query's clock.
 
     A punctuation between two ticks is as good as the tick before it, since no tuple has a time
@@ -90,7 +90,7 @@ def physical_to_tick(side: JoinSide, value: object) -> int | float:
     return max(int(side.clock.lowest), min(int(side.clock.highest), ticks))
 
 
-def admit(side: JoinSide, run: Run, stream: str) -> Admitted:
+def admit(side: StoredWindow, run: Run, stream: str) -> Admitted:
     """Judge every tuple of a run, in order, and advance the side's punctuation."""
     if not len(run) and not run.controls:
         return _nothing_admitted(side, run)
@@ -126,7 +126,7 @@ def admit(side: JoinSide, run: Run, stream: str) -> Admitted:
     )
 
 
-def _nothing_admitted(side: JoinSide, run: Run) -> Admitted:
+def _nothing_admitted(side: StoredWindow, run: Run) -> Admitted:
     """The result for an empty run."""
     nothing = None if side.time is None else side.clock.nothing
     after = nothing if isinstance(side.window, Range) else None
@@ -134,7 +134,7 @@ def _nothing_admitted(side: JoinSide, run: Run) -> Admitted:
     return Admitted(batch, NO_ROWS, NO_ROWS, nothing, nothing, after, NO_ROWS, none, None, ())
 
 
-def tick_column(side: JoinSide, batch: pa.RecordBatch) -> Ticks:
+def tick_column(side: StoredWindow, batch: pa.RecordBatch) -> Ticks:
     """The tick of each tuple; all of them fit, see :mod:`penstock.blocks.screen`."""
     assert side.time is not None
     column = batch.column(side.time.column)
@@ -148,7 +148,7 @@ def tick_column(side: JoinSide, batch: pa.RecordBatch) -> Ticks:
     return ticks * factor if factor != 1 else ticks
 
 
-def _judge(side: JoinSide, run: Run, keys: Indices, times: Ticks | None) -> _Judged:
+def _judge(side: StoredWindow, run: Run, keys: Indices, times: Ticks | None) -> _Judged:
     """Advance the side's punctuation through the run, from one control to the next."""
     if not run.controls:
         punctuations = side.clock.nothing if times is None else side.punctuator.advance(times)
@@ -186,7 +186,7 @@ def _judge(side: JoinSide, run: Run, keys: Indices, times: Ticks | None) -> _Jud
 
 
 def _late(
-    side: JoinSide,
+    side: StoredWindow,
     stream: str,
     batch: pa.RecordBatch,
     positions: Indices,
@@ -207,7 +207,7 @@ def _late(
     return Letters("late", stream, late_batch, positions[gone], reasons)
 
 
-def _show_ticks(side: JoinSide, ticks: list[int | float], kind: pa.DataType) -> list[str]:
+def _show_ticks(side: StoredWindow, ticks: list[int | float], kind: pa.DataType) -> list[str]:
     """Punctuations, which rise, as values of the time attribute's type."""
     ended = ["at its end"] if ticks[-1] == side.clock.highest else []
     values = [tick_to_physical(side, tick) for tick in ticks[: len(ticks) - len(ended)]]
@@ -215,7 +215,7 @@ def _show_ticks(side: JoinSide, ticks: list[int | float], kind: pa.DataType) -> 
     return [*format_array(physical_array(values, kind)), *ended]
 
 
-def tick_to_physical(side: JoinSide, tick: int | float) -> object:
+def tick_to_physical(side: StoredWindow, tick: int | float) -> object:
     """A tick as a physical value of the time attribute; a fraction where it falls between two."""
     assert side.time is not None
     if side.clock.floating:

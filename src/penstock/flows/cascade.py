@@ -53,9 +53,10 @@ from penstock.blocks.multiway.combination_search import (
     in_output_order,
     known,
 )
-from penstock.blocks.multiway.stage import Entries, Reading, Stage
+from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
-from penstock.blocks.window.live_ranges import window_ranges
+from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.reading import Reading
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -84,7 +85,7 @@ class Cascade:
         self._matched = 0
         self._probed: list[int] = []
         self._search: StretchSearch | None = None
-        self._entries: dict[tuple[Any, ...], Entries] = {}
+        self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         self._joins: list[CombinationJoin] = []
         self._dictionary = Dictionary()
 
@@ -132,13 +133,13 @@ class Cascade:
             ProbeStage(input, left, *self._program.terms.of_stage(input, left))
         )
 
-    def _entries_of(self, stage: Stage) -> Entries:
+    def _entries_of(self, stage: Stage) -> WindowKeys:
         found = self._entries.get(stage.identity)
         if found is None:
             program = self._program
             assert program is not None
             side = program.sides[stage.input]
-            found = Entries(stage.predicate, program.kernel, side, self._dictionary)
+            found = WindowKeys(stage.predicate, program.kernel, side, self._dictionary)
             self._entries[stage.identity] = found
         return found
 
@@ -178,14 +179,14 @@ class Cascade:
         timed = any(isinstance(side.window, Range) for side in bound)
         times, expiry = reach_of(bound, of_bound, count, new.clock)
         seen = np.full(count, new.newest)
-        ranges = window_ranges(new, seen, lambda: (times, expiry if timed else None))
+        ranges = new.ranges(seen, lambda: (times, expiry if timed else None))
         entries = self._entries_of(stage)
         found = stage.search(
             entries, sides, members, ranges, self._most, self._dictionary, Failures(), self._note
         )
         if found is None:
             raise TooManyCombinations(0)
-        chosen, seqs = found >> 32, entries.numbers(found & 0xFFFFFFFF)
+        chosen, seqs = found >> 32, entries.numbers_of(found & 0xFFFFFFFF)
         fits = np.ones(len(found), np.bool_)
         for side, one in zip(bound, of_bound, strict=True):
             if isinstance(side.window, Range) != isinstance(new.window, Range):

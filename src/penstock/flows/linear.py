@@ -39,7 +39,8 @@ from penstock.blocks.multiway.combination_search import (
     SearchProgram,
     WindowView,
 )
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
+from penstock.blocks.window.keys import WindowKeys
 from penstock.flows.multi_flow import (
     IntermediateResults,
     MakeUnits,
@@ -65,10 +66,10 @@ class SharedWindow:
         self.side = program.sides[input]
         self.dictionary = Dictionary()
         self._rows = self.side.window.size if isinstance(self.side.window, Rows) else None
-        self.entries: dict[tuple[Any, ...], Entries] = {}
+        self.entries: dict[tuple[Any, ...], WindowKeys] = {}
         for stage in stages:
             if stage.identity not in self.entries:
-                self.entries[stage.identity] = Entries(
+                self.entries[stage.identity] = WindowKeys(
                     stage.predicate, program.kernel, self.side, self.dictionary
                 )
         self.stored = self.side.rows.next
@@ -242,7 +243,7 @@ class ProcessingStage:
         with self._manager.access(stage.input) as window:
             window.begin_with(self.int_buf[-1])
             unstored = self.unstored(window)
-            buffer = Entries(
+            buffer = WindowKeys(
                 stage.predicate,
                 "nested-loop",
                 window.side,

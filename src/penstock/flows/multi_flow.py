@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.multiway.combination_search import (
     Arrived,
     Combinations,
@@ -29,6 +28,7 @@ from penstock.blocks.multiway.combination_search import (
     in_output_order,
 )
 from penstock.blocks.window.steps import Steps
+from penstock.blocks.window.window import StoredWindow
 from penstock.flows.network.network import Driver, Network, Paced, with_loads
 from penstock.tuning import TUNING
 
@@ -84,7 +84,7 @@ class NewTuples:
 
 
 def new_tuples(
-    sides: Sequence[JoinSide], number: int, arrived: Arrived, start: int, stop: int
+    sides: Sequence[StoredWindow], number: int, arrived: Arrived, start: int, stop: int
 ) -> NewTuples:
     """The chunk of the ranks ``start .. stop - 1`` of a batch that these windows have stored."""
     spans = [np.searchsorted(ranks, (start, stop)).tolist() for ranks in arrived.ranks.tuples]
@@ -187,7 +187,7 @@ class MultiFlow:
         self._make_driver = driver
         self._driver: Driver | None = None
         self._units: Units | None = None
-        self._sides: Sequence[JoinSide] = ()
+        self._sides: Sequence[StoredWindow] = ()
         self._awaited: Callable[[NewTuples], set[Hashable]] = sets_and_chain
         self._number = 0
         self._steps = Steps(TUNING.ranks_per_set)

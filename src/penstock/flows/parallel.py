@@ -52,9 +52,10 @@ from penstock.blocks.multiway.combination_search import (
     known,
     one_after_another,
 )
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Share
+from penstock.blocks.window.keys import WindowKeys
 from penstock.flows.multi_flow import MakeUnits, MultiFlow, NewTuples, Units
 from penstock.flows.network.network import Driver, Network, Port, Sent
 from penstock.flows.splitjoin.splitjoin import distribution_tree
@@ -119,7 +120,7 @@ class GlobalJoinCore:
         self._stores = stores
         self._processes = processes
         self._dictionary = Dictionary()
-        self._entries: dict[tuple[Any, ...], Entries] = {}
+        self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         paths: list[Path] = []
         for order in orders:
             stages = [program.stage(plan) for plan in order.stages]
@@ -140,9 +141,11 @@ class GlobalJoinCore:
         self._matched = 0
         self._stored = [0 for _ in program.sides]
 
-    def _entries_for(self, stage: Stage) -> Entries:
+    def _entries_for(self, stage: Stage) -> WindowKeys:
         side, share = self._program.sides[stage.input], self._stores[stage.input]
-        return Entries(stage.predicate, self._program.kernel, side, self._dictionary, None, share)
+        return WindowKeys(
+            stage.predicate, self._program.kernel, side, self._dictionary, None, share
+        )
 
     def needs(self, port: Port) -> Sequence[Port]:
         """Results must have somewhere to go."""

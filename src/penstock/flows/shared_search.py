@@ -41,8 +41,9 @@ from penstock.blocks.multiway.combination_search import (
     in_output_order,
 )
 from penstock.blocks.multiway.order_revision import ProbePaths
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import StretchSearch
+from penstock.blocks.window.keys import WindowKeys
 from penstock.blocks.window.steps import Steps
 from penstock.flows.shared import ThreadPool
 from penstock.kernels.expressions.vector import Failures
@@ -77,7 +78,7 @@ class SharedSearch:
         self._pool = ThreadPool(cores)
         self._program: SearchProgram | None = None
         self._dictionary = SharedDictionary()
-        self._entries: dict[tuple[Any, ...], Entries] = {}
+        self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         self._searches: list[StretchSearch] = []
         """By core; a core does one task at a time."""
         self._failures = [Failures() for _ in range(cores)]
@@ -111,13 +112,13 @@ class SharedSearch:
             for stage in self._paths.of(origin)[1]:
                 if stage.identity not in self._entries:
                     side = program.sides[stage.input]
-                    self._entries[stage.identity] = Entries(
+                    self._entries[stage.identity] = WindowKeys(
                         stage.predicate, program.kernel, side, self._dictionary
                     )
         for identity in self._entries.keys() - self._paths.identities:
             del self._entries[identity]
 
-    def _entries_of(self, stage: Stage) -> Entries:
+    def _entries_of(self, stage: Stage) -> WindowKeys:
         return self._entries[stage.identity]
 
     # -- a batch ----------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class SharedSearch:
         assert self._program is not None
         sides = self._program.sides
 
-        def storing(entries: Entries, input: int) -> Callable[[int], None]:
+        def storing(entries: WindowKeys, input: int) -> Callable[[int], None]:
             def store(core: int) -> None:
                 entries.drop_before(sides[input].rows.first)
                 batch = arrived.admitted[input].batch

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
+from penstock.blocks.window.keys import StoredKeys
 from penstock.blocks.window.live_ranges import Ranges, expired, timed_ranges
-from penstock.blocks.window.probe import Probe, every_live
+from penstock.blocks.window.probe import Probe
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
-from penstock.kernels.probe.entry_index import EntryIndex
 from penstock.kernels.probe.nested_loop import Columns, Pairs, split
 from penstock.kernels.probe.single_probe import SingleProbe
 from penstock.tuning import TUNING
@@ -34,8 +34,8 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 
-NUMBERS = {"lo": 2, "low": -4, "upper": -3, "expiry": -2, "time": -1}
-"""Their places in :meth:`Arrivals.columns`."""
+COLUMNS = ("seqs", "ranks", "lo", "hi", "low", "upper", "expiry", "time")
+"""Those of :class:`penstock.blocks.join.partner_search.Arrivals`, beside the keys."""
 
 
 class Group(Protocol):
@@ -104,41 +104,33 @@ class _Candidates:
     ranges: Ranges
     times: tuple[Array | None, Array | None] = (None, None)
 
-    def stored(self, keys: list[Array], valid: list[npt.NDArray[np.bool_] | None]) -> Columns:
-        """The columns that a kernel reads: keys, and times where it compares them."""
-        if self.ranges.lower is None:
-            return Columns(keys, valid)
-        return Columns(keys, valid, *self.times)
-
 
 class SubWindow:
     """Tuples of one side in a core, in the order of their numbers.
 
-    ``first_entry`` is the number of the oldest entry; ``stride`` the least distance of two
-    neighbours' numbers, if it is known.
+    ``stride`` is the least distance of two neighbours' numbers, if it is known.
     """
 
     def __init__(self, side: int, rule: Rule, stride: int | None = None) -> None:
         self.side = side
-        self._probe = Probe(rule.predicate, side, rule.constants)
+        self._probe = Probe(rule.predicate)
+        self._keys = StoredKeys(rule.predicate, side, rule.kernel)
         self._stride = stride
-        self._like: Arrivals | None = None
-        self._columns: list[Buffer | None] = []
-        self._views: list[Any] | None = None
-        self._keyed: tuple[Any, Columns] | None = None
-        self._validity: list[Buffer | None] = []
-        self.first_entry = 0
+        self._columns: dict[str, Buffer] = {}
+        self._views: dict[str, Array] = {}
+        self._read: Columns | None = None
         self._in_order = True
-        self._index: EntryIndex | None = None
         self._compared = 0
-        if rule.kernel != "nested-loop" and rule.predicate.keys[side]:
-            index = EntryIndex(rule.predicate, side, rule.kernel)
-            self._index = index if index.usable else None
-        self._single_push = SinglePushProbe(side, rule, stride, self._index)
+        self._single_push = SinglePushProbe(self._probe, self._keys, stride)
 
     def __len__(self) -> int:
         # Not by the views: other threads call this too, and must not leave stale ones.
-        return len(self._columns[0] or ()) if self._columns else 0
+        return len(self._columns["seqs"]) if self._columns else 0
+
+    @property
+    def first_entry(self) -> int:
+        """The number of the oldest entry."""
+        return self._keys.first
 
     @property
     def comparisons(self) -> int:
@@ -148,12 +140,11 @@ class SubWindow:
     @property
     def kernel(self) -> str:
         """The kernel in use, as chosen by now."""
-        return "nested-loop" if self._index is None else self._index.choice.name
+        return self._keys.kernel
 
     @property
     def nbytes(self) -> int:
-        index = 0 if self._index is None else self._index.nbytes
-        return index + sum(column.nbytes for column in self._columns if column is not None)
+        return self._keys.nbytes + sum(column.nbytes for column in self._columns.values())
 
     # -- storing ----------------------------------------------------------------------------
 
@@ -161,24 +152,24 @@ class SubWindow:
         """Store tuples, which are younger than all stored ones."""
         if not len(arrivals):
             return
-        columns = arrivals.columns()
-        if self._like is None:
-            self._like = arrivals.part(0, 0)
-            self._columns = [None if c is None else Buffer(c.dtype) for c in columns]
-            self._views = None
         self._note_order(arrivals)
-        stored = len(self)
-        for number, column in enumerate(columns):
-            buffer = self._columns[number]
-            if column is not None and buffer is None:  # the first NULL of a key
-                buffer = self._columns[number] = Buffer(column.dtype)
-                buffer.repeat(True, stored)
-                self._single_push.forget()
-            if column is not None and buffer is not None:
-                buffer.append(column)
-            elif buffer is not None:
-                buffer.repeat(True, len(arrivals))
-        self._views = None
+        for name in COLUMNS:
+            values: Array | None = getattr(arrivals, name)
+            if values is not None:
+                if name not in self._columns:
+                    self._columns[name] = Buffer(values.dtype)
+                self._columns[name].append(values)
+        if any(
+            mask is not None and column.valid is None
+            for mask, column in zip(arrivals.valid, self._keys.columns, strict=True)
+        ):
+            self._single_push.forget()  # the first NULL of a key
+        self._keys.append(arrivals.keys, arrivals.valid)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._views.clear()
+        self._read = None
 
     def _note_order(self, arrivals: Arrivals) -> None:
         times = arrivals.time if arrivals.time is not None else arrivals.low
@@ -192,28 +183,31 @@ class SubWindow:
         """Forget the oldest tuples."""
         if not count:
             return
-        for column in self._columns:
-            if column is not None:
-                column.drop(count)
-        self._views = None
-        self.first_entry += count
+        for column in self._columns.values():
+            column.drop(count)
+        self._keys.drop(count)
+        self._changed()
         if not len(self):
             self._in_order = True
 
     def refill(self, arrivals: Arrivals, first_entry: int) -> None:
         """Replace all entries by these, numbered from ``first_entry`` on; rebuild the index."""
         self.drop(len(self))
-        if self._index is not None:
-            self._index.clear()
+        if self._keys.index is not None:
+            self._keys.index.clear()
         self._single_push.forget()
-        self.first_entry = first_entry
+        self._keys.dropped[0] = first_entry
         self.append(arrivals)
 
     def oldest(self, start: int, stop: int) -> Arrivals:
         """Copies of the tuples that are ``start`` to ``stop`` from the oldest on."""
-        assert self._like is not None
-        parts = [None if c is None else c.view()[start:stop].copy() for c in self._columns]
-        return self._like.of_columns(parts)
+        part = self._keys.read().part(start, stop)
+        return Arrivals(
+            self.side,
+            keys=tuple(key.copy() for key in part.keys),
+            valid=tuple(None if valid is None else valid.copy() for valid in part.valid),
+            **{name: column.view()[start:stop].copy() for name, column in self._columns.items()},
+        )
 
     def count_before(self, seq: int) -> int:
         """How many tuples have numbers below this one."""
@@ -298,7 +292,7 @@ class SubWindow:
         alone = compiled and self._single_push.serves(probes)
         if alone:
             stored = self._stored()
-            single = self._single_push.find(probes, stored, self._seqs, self.first_entry)
+            single = self._single_push.find(probes, stored, self._seqs)
             if single is not None:
                 return single
         counted = self._compared
@@ -308,7 +302,7 @@ class SubWindow:
             self._compared = counted  # these comparisons will be repeated
             return None
         if alone:
-            self._single_push.prepare(probes, stored, self.first_entry)
+            self._single_push.prepare(probes, stored)
         return self._named_pairs(probes, 0, found) if len(found) else no_pairs()
 
     def _search(
@@ -343,45 +337,19 @@ class SubWindow:
         indexed: bool,
     ) -> Pairs | None:
         (start, stop), ranges = span, candidates.ranges
-        lo, hi = ranges.lo[start:stop], ranges.hi[start:stop]
-        count = int((hi - lo).sum())
-        if not count:
-            return np.empty(0, np.int64)
-        capacity = min(count, most)
-        probe = Columns(
-            [key[start:stop] for key in probes.keys],
-            self._probe_validity(probes, start, stop),
-            *(None if b is None else b[start:stop] for b in (ranges.lower, ranges.upper)),
+        lower, upper = (
+            None if bound is None else bound[start:stop] for bound in (ranges.lower, ranges.upper)
         )
-        stored = candidates.stored(self._keys, self._valid)
-        if not compiled:
-            stats = every_live(lo, hi, probe, stored, capacity)
-        else:
-            index, first = self._index if indexed else None, self.first_entry
-            if index is not None:
-                index.update(first, stored, probe)
-            stats = self._probe.search(index, first, lo, hi, probe, stored, capacity)
-            if index is not None:
-                index.learn(stats, first, len(self))
+        keys = [key[start:stop] for key in probes.keys]
+        valid = [None if mask is None else mask[start:stop] for mask in probes.valid]
+        probing = self._probe.probing(1 - self.side, keys, valid, lower, upper)
+        stored = self._stored()
+        if lower is not None:
+            stored = self._keys.read(*candidates.times)
+        lo, hi = ranges.lo[start:stop], ranges.hi[start:stop]
+        stats = self._probe.find(self._keys, lo, hi, probing, stored, most, compiled, indexed)
         self._compared += stats.candidates
         return stats.pairs
-
-    def _probe_validity(
-        self, probes: Arrivals, start: int, stop: int
-    ) -> list[npt.NDArray[np.bool_] | None]:
-        """A key that has ever had a NULL keeps a validity mask: fewer kernels are compiled."""
-        if len(self._validity) != len(probes.valid):
-            self._validity = [None] * len(probes.valid)
-        made: list[npt.NDArray[np.bool_] | None] = []
-        for number, valid in enumerate(probes.valid):
-            if valid is not None:
-                self._validity[number] = Buffer(np.dtype(np.bool_))
-                made.append(valid[start:stop])
-            elif self._validity[number] is not None:
-                made.append(np.ones(stop - start, np.bool_))
-            else:
-                made.append(None)
-        return made
 
     def _named_pairs(self, probes: Arrivals, start: int, found: Pairs) -> FoundPairs:
         probing, entries = split(found)
@@ -393,49 +361,30 @@ class SubWindow:
 
     # -- columns ----------------------------------------------------------------------------
 
-    def _view(self, number: int) -> Any:
-        """A column's current values; looked up again only after a change."""
-        if self._views is None:
-            self._views = [None] * len(self._columns)
-        if not self._views:
-            return None
-        view, column = self._views[number], self._columns[number]
-        if view is None and column is not None:
-            view = self._views[number] = column.view()
-        return view
-
     def _stored(self) -> Columns:
         """The current keys, and where they are not NULL."""
-        if self._keyed is None or self._keyed[0] is not self._views:
-            keys, valid = self._keys, self._valid
-            self._keyed = self._views, Columns(keys, valid)
-        return self._keyed[1]
+        if self._read is None:
+            self._read = self._keys.read()
+        return self._read
 
     def _named(self, name: str) -> Array | None:
-        """A column by its name in :class:`Arrivals`; None if the tuples have none."""
-        view: Array | None = self._view(NUMBERS[name])
+        """A column by its name in :class:`Arrivals`; looked up again only after a change."""
+        view = self._views.get(name)
+        if view is None and name in self._columns:
+            view = self._views[name] = self._columns[name].view()
         return view
 
     @property
     def _seqs(self) -> Indices:
-        seqs: Indices = self._view(0)
+        seqs = self._named("seqs")
+        assert seqs is not None
         return seqs
 
     @property
     def _ranks(self) -> Indices:
-        ranks: Indices = self._view(1)
+        ranks = self._named("ranks")
+        assert ranks is not None
         return ranks
-
-    @property
-    def _keys(self) -> list[Array]:
-        assert self._like is not None
-        return [self._view(4 + number) for number in range(len(self._like.keys))]
-
-    @property
-    def _valid(self) -> list[npt.NDArray[np.bool_] | None]:
-        assert self._like is not None
-        count = len(self._like.keys)
-        return [self._view(4 + count + number) for number in range(count)]
 
 
 class SinglePushProbe:
@@ -444,11 +393,10 @@ class SinglePushProbe:
     ``stride`` is the least distance of stored numbers.
     """
 
-    def __init__(self, side: int, rule: Rule, stride: int | None, index: EntryIndex | None) -> None:
-        self._side = side
-        self._rule = rule
+    def __init__(self, probe: Probe, keys: StoredKeys, stride: int | None) -> None:
+        self._probe = probe
+        self._keys = keys
         self._stride = stride
-        self._index = index
         self._one: SingleProbe | None = None
         self.comparisons = 0
 
@@ -462,31 +410,30 @@ class SinglePushProbe:
         """Drop the prepared probe: the index has changed, or the columns."""
         self._one = None
 
-    def prepare(self, probes: Arrivals, stored: Columns, first: int) -> None:
+    def prepare(self, probes: Arrivals, stored: Columns) -> None:
         """Prepare for probes of this type; the index is up to date."""
         types = [key.dtype for key in probes.keys]
-        following = first + len(stored.keys[0])
+        keys, following = self._keys, self._keys.first + len(stored.keys[0])
         self._one = SingleProbe(
-            self._rule.predicate, 1 - self._side, types, stored, self._index, following
+            self._probe.predicate, 1 - keys.side, types, stored, keys.index, following
         )
 
-    def find(
-        self, probes: Arrivals, stored: Columns, seqs: Indices, first: int
-    ) -> FoundPairs | None:
-        """The pairs of a probe with these entries, ``first`` and following.
+    def find(self, probes: Arrivals, stored: Columns, seqs: Indices) -> FoundPairs | None:
+        """The pairs of a probe with these entries.
 
         None if the index has to be updated first: then search as for a batch, and call
         :meth:`prepare` after it.
         """
-        if self._one is None and self._index is None:
-            self.prepare(probes, stored, first)
+        if self._one is None and self._keys.index is None:
+            self.prepare(probes, stored)
         if self._one is None:
             return None
+        first = self._keys.first
         lo, hi = self._span(seqs, int(probes.lo[0]), int(probes.hi[0]))
         if lo >= hi:
             return no_pairs()
         keys = [key.item() for key in probes.keys]
-        constants = self._rule.constants
+        constants = self._probe.constants
         entries = self._one.find(first, (first + lo, first + hi), keys, stored.flat(), constants)
         if entries is None:
             self._one = None
@@ -499,7 +446,7 @@ class SinglePushProbe:
         own, ranks = probes.seqs, probes.ranks
         if len(entries) > 1:
             own, ranks = own.repeat(len(entries)), ranks.repeat(len(entries))
-        left, right = (own, theirs) if self._side == 1 else (theirs, own)
+        left, right = (own, theirs) if self._keys.side == 1 else (theirs, own)
         return FoundPairs(left, right, ranks, entries, at)
 
     def _span(self, seqs: Indices, lo: int, hi: int) -> tuple[int, int]:

@@ -17,8 +17,8 @@ from tests.test_random_scripts import check, on_oracle, run_on
 from tests.thresholds import low_thresholds
 
 from penstock.blocks.join.matcher import Matcher
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.run import Share
+from penstock.blocks.window.window import StoredWindow
 from penstock.engines.spark.core import host
 from penstock.engines.spark.core.trigger import CoreMemory
 from penstock.engines.spark.resident import delivery
@@ -82,14 +82,14 @@ def a_window_that_is_loaded_or_packed_keeps_its_old_keys(patch: Patch) -> None:
 
 
 def a_third_window_is_loaded_without_its_oldest_tuple(patch: Patch) -> None:
-    load = JoinSide.load
+    load = StoredWindow.load
 
     def loaded(self: Any, state: Any) -> None:
         load(self, state)
         if self.index > 1 and len(self.rows):
             self._drop(self.rows.first + 1, 1)
 
-    patch.setattr(JoinSide, "load", loaded)
+    patch.setattr(StoredWindow, "load", loaded)
 
 
 BREAKAGES = (

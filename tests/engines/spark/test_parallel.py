@@ -20,7 +20,7 @@ from tests.engines.spark.in_process import Cluster, DictStore, connected, finish
 from tests.thresholds import low_thresholds
 
 import penstock as ps
-from penstock.blocks.join.side import JoinSide
+from penstock.blocks.window.window import StoredWindow
 from penstock.errors import InputError
 from penstock.oracle.oracle import Oracle
 from penstock.streams.schema import Stream
@@ -308,13 +308,13 @@ def test_a_core_keeps_its_own_tuples_of_the_divided_stream_alone() -> None:
 def test_a_packed_window_is_divided_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuples get new numbers when a window is packed; each stays with its core."""
     packed: list[bool] = []
-    pack = JoinSide.pack
+    pack = StoredWindow.pack
 
-    def noted(side: JoinSide) -> Any:
+    def noted(side: StoredWindow) -> Any:
         packed.append(side.share is not None)
         return pack(side)
 
-    monkeypatch.setattr(JoinSide, "pack", noted)
+    monkeypatch.setattr(StoredWindow, "pack", noted)
     sql = (
         "SELECT a.id AS a, b.id AS b, c.id AS c FROM A [RANGE 9 WATTR t SLACK 60] AS a, "
         "B [RANGE 9 WATTR t SLACK 60] AS b, C [RANGE 9 WATTR t SLACK 60] AS c "

@@ -66,12 +66,13 @@ from penstock.blocks.join.output import (
 from penstock.blocks.join.pair_search import StepwiseSearch
 from penstock.blocks.join.parallel_probe import CoreThreads, ParallelProbe
 from penstock.blocks.join.partner_search import FoundPairs, PartnerSearch
-from penstock.blocks.join.side import NO_KEYS, JoinSide, KeyValues
 from penstock.blocks.lateness import Admitted, Ranks, admit
 from penstock.blocks.run import Control, Run
 from penstock.blocks.state import BlockState
+from penstock.blocks.window.keys import NO_KEYS, KeyValues
 from penstock.blocks.window.punctuator import Clock
 from penstock.blocks.window.stored_columns import taken_rows
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.compiled import loader
 from penstock.kernels.expressions.vector import Failures
 from penstock.program.isa.block_instructions import JoinStreams
@@ -122,6 +123,7 @@ class JoinBlock:
         self._core_threads_of = core_threads_of
         self._site: Site | None = None
         self.failures = Failures()
+        self._key_failures = (Failures(), Failures())
         self.latency = Latency()
         self.matches = 0
         self.late = [0, 0]
@@ -168,7 +170,7 @@ class JoinBlock:
         search = self._partner_search_of(site.flow, self.kind)
         self.clock = Clock(instruction.float_clock)
         self._streams = instruction.streams
-        left, right = (JoinSide(i, instruction.schemas[i], self.clock, Failures()) for i in (0, 1))
+        left, right = (StoredWindow(i, instruction.schemas[i], self.clock) for i in (0, 1))
         self.sides = (left, right)
         self._share = left.share = right.share = site.share
         self._unmatched = Unmatched(self.kind, self.sides, self.clock)
@@ -176,16 +178,16 @@ class JoinBlock:
             self.kind, self.sides, self.clock, site.is_read
         )
         for side in self.sides:
-            side.stores_keys = search is None
             side.track(False, search is not None)
         one_partner = self.kind in ONE_PARTNER and search is None
-        self.matcher = Matcher(self.sides, self.failures, loader(site.compiles), one_partner)
+        self.matcher = Matcher(
+            self.sides, self.failures, loader(site.compiles), search is None, one_partner
+        )
         if search is not None:
             self.front = FlowFront(search, self.sides, self.matcher, self.latency)
         self._search: StepwiseSearch | FirstPartnerSearch
         self._search = StepwiseSearch(self.matcher, self.sides)
         if one_partner:
-            left.pass_over_matched()
             self._search = FirstPartnerSearch(self.matcher, self.sides)
         self.threads = threads
         self._parallel_probe = (
@@ -241,8 +243,8 @@ class JoinBlock:
 
     @property
     def nbytes(self) -> int:
-        """The memory of both windows."""
-        return sum(side.nbytes for side in self.sides)
+        """The memory of both windows and their keys."""
+        return sum(side.nbytes for side in self.sides) + self.matcher.nbytes
 
     def measures(self) -> Measures:
         """The counts of the block and its cores, and the size of its windows."""
@@ -315,14 +317,15 @@ class JoinBlock:
         found = unmatched.added(NOTHING, gone, 0, 1)
         run = self._output(found, np.full(len(found), position, np.int64))
         self._forget()
-        for side in self.sides:
-            side.fit()
+        for stored in (*self.sides, *self.matcher.keys):
+            stored.fit()
         return replace(run, controls=tuple(self._output_punctuations.now(position)))
 
     def _forget(self) -> None:
         for side in self.sides:
             needed = None if self.front is None else self.front.search.oldest(side.index)
             side.forget(self.sides[1 - side.index], needed=needed)
+        self.matcher.forget()
         if self.front is None or self.front.stale:
             self._pack()
 
@@ -481,39 +484,40 @@ class JoinBlock:
         tuples = admitted[0].batch.num_rows + admitted[1].batch.num_rows
         latency.processing.add(time.monotonic_ns() - began, tuples)
 
-    def _each(self, work: Callable[[JoinSide], T], apart: bool) -> list[T]:
+    def _each(self, work: Callable[[StoredWindow], T], apart: bool) -> list[T]:
         """Do it for both sides; ``apart``: in parallel, if there are threads."""
         if self.threads is None or not apart:
             return [work(side) for side in self.sides]
         left, right = self.sides
         return self.threads.share([lambda _: work(left), lambda _: work(right)])
 
-    def _admit(self, side: JoinSide, run: Run) -> tuple[Admitted, KeyValues]:
+    def _admit(self, side: StoredWindow, run: Run) -> tuple[Admitted, KeyValues]:
         """Judge a side's tuples and store those in time."""
         admitted = admit(side, run, self._streams[side.index])
         self.late[side.index] += len(run) - admitted.batch.num_rows
         if not admitted.batch.num_rows:
             side.newest = 0
             return admitted, NO_KEYS
-        keyed = side.keyed(admitted.batch, self.matcher.dictionary)
-        side.append(admitted.batch, admitted.times, admitted.keys, keyed)
+        keyed = self.matcher.keys[side.index].keyed(admitted.batch, self._key_failures[side.index])
+        side.append(admitted.batch, admitted.times, admitted.keys)
+        self.matcher.store(side, keyed)
         return admitted, keyed
 
     def _count_failures(self) -> None:
         """Each side counts its own failures, since threads may be at both."""
-        for side in self.sides:
-            self.failures.count += side.failures.count
-            side.failures.count = 0
+        for failures in self._key_failures:
+            self.failures.count += failures.count
+            failures.count = 0
 
     def _probes(
-        self, side: JoinSide, admitted: Admitted, keyed: KeyValues, ranks: Ranks
+        self, side: StoredWindow, admitted: Admitted, keyed: KeyValues, ranks: Ranks
     ) -> Probes | None:
         if keyed is NO_KEYS:
             return None
         mine, seen = ranks.tuples[side.index], ranks.seen[side.index]
         return self.matcher.probes(side, admitted, keyed, mine, seen)
 
-    def _index(self, side: JoinSide, probes: Probes | None) -> None:
+    def _index(self, side: StoredWindow, probes: Probes | None) -> None:
         if probes is not None:
             self.matcher.index(side, probes)
 

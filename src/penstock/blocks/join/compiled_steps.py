@@ -21,22 +21,22 @@ import pyarrow as pa
 
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import LONGEST_WORDS, Matcher
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.lateness import NO_ROWS, tick_column
 from penstock.blocks.loose_rows import ColumnSource, ColumnSources, LooseRows
 from penstock.blocks.run import Run
+from penstock.blocks.window.keys import StoredKeys, WindowKeys
+from penstock.blocks.window.live_ranges import Ranges
 from penstock.blocks.window.punctuator import Ticks
 from penstock.blocks.window.stored_columns import Buffer
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.addresses import address_of
-from penstock.kernels.expressions.vector import physical_dtype, vector_of
+from penstock.kernels.expressions.vector import Failures, physical_dtype, vector_of
 from penstock.kernels.merging import in_order
 from penstock.kernels.predicate.dictionary import Dictionary
-from penstock.kernels.predicate.overflow import stays_in_range
-from penstock.kernels.predicate.predicate import KeyOperand, Predicate
+from penstock.kernels.predicate.predicate import Predicate
 from penstock.kernels.predicate.scalar_source import Unsupported, is_whole
 from penstock.kernels.probe.buckets import Segment
 from penstock.kernels.probe.chains import Chains
-from penstock.kernels.probe.entry_index import EntryIndex
 from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_push import (
     BatchColumn,
@@ -56,7 +56,7 @@ from penstock.kernels.probe.single_search import (
     indexed_up_to,
     segments_of,
 )
-from penstock.sql.expressions import TRUE, Column
+from penstock.sql.expressions import Column
 from penstock.streams.batches import no_rows, without_columns
 from penstock.streams.schema import is_text
 from penstock.streams.windows import Range, Rows
@@ -71,8 +71,6 @@ SAMPLE = 1024
 ROOM = 1 << 14
 """Pairs of a batch that are found in one call; with more it is called again."""
 WORD = (1 << 64) - 1
-HARMLESS = (62, 61, 48, 40, 32, 30, 29, 24, 16, 14, 13, 8, 6, 5)
-"""Magnitudes, as powers of two, that are tried to find how large keys may become."""
 
 
 class JoinBuffers(Protocol):
@@ -82,7 +80,7 @@ class JoinBuffers(Protocol):
     """
 
     kind: str
-    sides: tuple[JoinSide, JoinSide]
+    sides: tuple[StoredWindow, StoredWindow]
     matcher: Matcher
     columns: tuple[tuple[int, ...], tuple[int, ...]]
     latency: Latency
@@ -104,18 +102,16 @@ class SearchedIndex:
         self._chains: Chains | None = None
         self._contented = 0
 
-    def is_described(self, index: EntryIndex | None) -> bool:
+    def is_described(self, keys: StoredKeys) -> bool:
         """Whether the index has no other segments than were described."""
-        return index is None or index.segments is self._held
+        return keys.index is None or keys.index.segments is self._held
 
-    def describe(self, index: EntryIndex | None, columns: int, first: int, state: Indices) -> None:
-        """Describe the segments, and where the tail begins.
-
-        The window stores ``columns`` columns of keys; ``first`` is its oldest entry.
-        """
-        self._held = segments_of(index, columns)
+    def describe(self, keys: StoredKeys, state: Indices) -> None:
+        """Describe the segments, and where the tail begins."""
+        index = keys.index
+        self._held = segments_of(index, len(keys.buffers))
         self.segments = describe_segments(self._held)
-        indexed = max(indexed_up_to(self._held), first)
+        indexed = max(indexed_up_to(self._held), keys.first)
         state[INDEXED] = indexed
         state[LONGEST_TAIL] = np.iinfo(np.int64).max
         if index is not None:
@@ -123,13 +119,13 @@ class SearchedIndex:
         self._chains = None if index is None else index.chains()
         state[CHAINS] = describe_chains(self._chains)
 
-    def update(
-        self, index: EntryIndex, first: int, stored: Columns, newest: list[npt.NDArray[Any]]
-    ) -> None:
+    def update(self, keys: StoredKeys, newest: list[npt.NDArray[Any]]) -> None:
         """Bring the index up to date; ``newest`` are keys of probes. It must be described again."""
-        index.update(first, stored, Columns(newest, [None] * len(newest)))
+        assert keys.index is not None
+        stored = keys.read()
+        keys.index.update(keys.first, stored, Columns(newest, [None] * len(newest)))
         # An index that did not build segments now may after some more tuples.
-        self._contented = first + len(stored.keys[0]) + TUNING.longest_tail
+        self._contented = keys.first + len(stored.keys[0]) + TUNING.longest_tail
 
 
 def set_constants(state: Indices, first: int, constants: Sequence[int | float]) -> None:
@@ -148,7 +144,7 @@ class SingleStep(ABC):
     Of a tuple, the kernel takes the physical values. What it cannot store, texts, is stored here.
     """
 
-    def __init__(self, own: JoinSide, sides: Sequence[JoinSide]) -> None:
+    def __init__(self, own: StoredWindow, sides: Sequence[StoredWindow]) -> None:
         self._own = own
         self._sides = sides
         self._asking: Indices = np.zeros(1, np.int64)
@@ -293,14 +289,23 @@ class CompiledJoin(ABC):
         self._block = block
         self.latency = block.latency
         self._own, self._other = block.sides[side], block.sides[1 - side]
+        self._side = side
         self._sources: dict[tuple[Nulls, Nulls, Nulls], SingleSource | None] = {}
         self._out: Indices = np.empty(SAMPLE, np.int64)
         self._asking: Indices = np.zeros(1, np.int64)
         self._mending = False
         self._index = SearchedIndex()
-        self._coded = _coded(self._own)
+        self._coded = _coded(self._own_keys.keys)
         self._looked_up_at = -1
         self.mended = 0
+
+    @property
+    def _own_keys(self) -> WindowKeys:
+        return self._block.matcher.keys[self._side]
+
+    @property
+    def _other_keys(self) -> WindowKeys:
+        return self._block.matcher.keys[1 - self._side]
 
     def _mend(self, why: int, count: int, tuples: int = 1) -> bool:
         """Make room or update the index for tuples; False if only a run can."""
@@ -319,7 +324,7 @@ class CompiledJoin(ABC):
         return mended
 
     def _make_room(self, tuples: int) -> None:
-        buffers = self._buffers(self._own)
+        buffers = self._buffers()
         before = [buffer.array for buffer in buffers]
         moved = True
         try:
@@ -330,17 +335,15 @@ class CompiledJoin(ABC):
             self._block.changes += moved
 
     def _bring_index_up_to_date(self) -> bool:
-        index = self._other.entry_index
-        newest = self._newest_keys()
-        if index is None or not len(newest[0]):
+        keys, newest = self._other_keys.keys, self._newest_keys()
+        if keys.index is None or not len(newest[0]):
             return False  # the index adapts to probes, and a run has some
-        stored = self._other.stored_columns(False, False)
-        self._index.update(index, self._other.first_entry, stored, newest)
+        self._index.update(keys, newest)
         self._look_at_index()
         return True
 
     def _newest_keys(self) -> list[npt.NDArray[Any]]:
-        return [column[-SAMPLE:] for column in self._own.stored_columns(False, False).keys]
+        return [column[-SAMPLE:] for column in self._own_keys.keys.read().keys]
 
     # -- looking up -------------------------------------------------------------------------
 
@@ -348,40 +351,38 @@ class CompiledJoin(ABC):
         """Look up what has changed; False if tuples cannot be taken this way."""
         if self._looked_up_at != self._block.changes:
             return self._refresh()
-        if not self._index.is_described(self._other.entry_index):
+        if not self._index.is_described(self._other_keys.keys):
             self._look_at_index()
         return True
 
     def _look_at_index(self) -> None:
         """Describe the other side's index."""
-        other = self._other
-        columns = len(_key_buffers(other))
-        self._index.describe(other.entry_index, columns, other.first_entry, self._state)
+        self._index.describe(self._other_keys.keys, self._state)
 
     def _refresh(self) -> bool:
         """Look up all addresses; False if tuples cannot be taken this way."""
         source = self._source() if self._possible() else None
         if source is None:
             return False
-        own, other = self._own, self._other
+        own, other = self._own, self._other_keys
         self._kernel = self._block.matcher.predicate.load(source.text)
-        keys = len(own.columns)
+        keys = len(self._own_keys.keys.columns)
         self._scratch = np.zeros(max(keys, 1), np.float64), np.zeros(keys + 1, np.int64)
-        theirs = _key_buffers(other)
-        entries = other.rows.span if other.seqs is None else other.seqs.span
+        theirs = other.keys.buffers
+        entries = self._other.rows.span if other.numbers is None else other.numbers.span
         state = [
             address_of(self._asking),
             own.window.size if isinstance(own.window, Rows) else -1,
-            address_of(own.dropped),
+            address_of(self._own_keys.keys.dropped),
             address_of(own.rows.span),
-            address_of(other.dropped),
+            address_of(other.keys.dropped),
             address_of(entries),
             0,
             0,
             *map(address_of, self._scratch),
             *describe_chains(None),
         ]
-        buffers = self._buffers(own)
+        buffers = self._buffers()
         for buffer in buffers:
             state += [address_of(buffer.array), address_of(buffer.span), len(buffer.array)]
         for buffer in theirs:
@@ -406,12 +407,18 @@ class CompiledJoin(ABC):
         """
         own, rows = self._own, self._own.rows.fixed.values()
         nulls = tuple(column.valid is not None for column in rows)
-        keys, other = _stored_keys(own), _stored_keys(self._other)
+        keys, other = self._own_keys.keys.shape, self._other_keys.keys.shape
         known = nulls, keys.nulls, other.nulls
         if known not in self._sources:
             stored = Stored(tuple(column.values.array.dtype for column in rows), nulls)
             shape = SingleShape(
-                own.index, own.rows.schema, own.filter, tuple(own.rows.fixed), stored, keys, other
+                own.index,
+                own.rows.schema,
+                self._own_keys.condition,
+                tuple(own.rows.fixed),
+                stored,
+                keys,
+                other,
             )
             try:
                 self._sources[known] = self._generate(self._block.matcher.predicate, shape)
@@ -428,42 +435,23 @@ class CompiledJoin(ABC):
         size: int | None = None
         set_constants(self._state, source.first_constant, source.constants)
         if source.bounds:
-            size = self._harmless()
+            matcher = self._block.matcher
+            size = matcher.probe.harmless([keys.keys for keys in matcher.keys])
         for number, slot in source.bounds:
-            bounds = self._own.columns[number].bounds
-            low, high = bounds.tolist()
+            limits = self._own_keys.keys.columns[number].limits
+            low, high = limits.tolist()
             # The first value of all goes through a run, so that there are bounds to widen.
             if size is not None and low <= high:
                 low, high = min(low, -size), max(high, size)
-            self._state[slot : slot + 3] = low, high, address_of(bounds)
+            self._state[slot : slot + 3] = low, high, address_of(limits)
 
-    def _harmless(self) -> int | None:
-        """A magnitude of the keys of both sides for which no sum can overflow.
-
-        None if there is none: then only keys within the current bounds are known to be safe.
-        """
-        predicate, sides = self._block.matcher.predicate, self._block.sides
-
-        def bounds_of(operand: KeyOperand) -> tuple[int, int] | None:
-            column = sides[operand.side].columns[operand.index]
-            if column.values.array.dtype.kind != "i":
-                return None
-            return min(-size, column.low or 0), max(size, column.high or 0)
-
-        for bits in HARMLESS:
-            size = 1 << bits
-            if stays_in_range(predicate.condition, predicate.constants, bounds_of):
-                return size
-        return None
-
-    @staticmethod
-    def _buffers(side: JoinSide) -> list[Buffer]:
-        """The buffers that a tuple of the side is appended to, in the kernel's order."""
-        rows = side.rows.fixed.values()
+    def _buffers(self) -> list[Buffer]:
+        """The buffers that a tuple of its own side is appended to, in the kernel's order."""
+        rows, keys = self._own.rows.fixed.values(), self._own_keys
         buffers = [column.values for column in rows]
         buffers += [column.valid for column in rows if column.valid is not None]
-        buffers += _key_buffers(side)
-        return buffers if side.seqs is None else [*buffers, side.seqs]
+        buffers += keys.keys.buffers
+        return buffers if keys.numbers is None else [*buffers, keys.numbers]
 
 
 class SingleJoin(SingleStep, CompiledJoin):
@@ -487,7 +475,7 @@ class SingleJoin(SingleStep, CompiledJoin):
         return (
             block.kind == "inner"
             and all(side.time is None for side in block.sides)
-            and matcher._residual.condition == TRUE
+            and matcher.residual.is_true
             and self._source() is not None
         )
 
@@ -520,10 +508,11 @@ class SingleJoin(SingleStep, CompiledJoin):
         entries = self._out[:found]
         if found > 1:
             entries.sort()
-        indices = entries - self._other.first_entry
-        if self._other.seqs is None:
+        keys = self._other_keys
+        indices = entries - keys.keys.first
+        if keys.numbers is None:
             return (indices,)
-        return (self._other.seqs.view()[indices] - self._other.rows.first,)
+        return (keys.numbers.view()[indices] - self._other.rows.first,)
 
     @property
     def sources(self) -> ColumnSources:
@@ -577,8 +566,9 @@ class BatchJoin(CompiledJoin):
         return (
             self._block.kind == "inner"
             and (all(map(_is_timeless, sides)) or all(map(_has_time_window, sides)))
-            and all(side.share is None and side.stores_keys for side in sides)
-            and matcher._residual.condition == TRUE
+            and all(side.share is None for side in sides)
+            and matcher.stores_keys
+            and matcher.residual.is_true
             and all(column is not UNREADABLE for column in self._columns)
             and self._source() is not None
         )
@@ -635,10 +625,7 @@ class BatchJoin(CompiledJoin):
         stored = super()._newest_keys()
         if len(stored[0]):
             return stored
-        counted = self._own.failures.count
-        keyed = self._own.keyed(self._batch, self._block.matcher.dictionary)
-        self._own.failures.count = counted
-        return keyed.values
+        return self._own_keys.keyed(self._batch, Failures()).values
 
     def _continue(self, why: int, needed: int, tuples: int) -> bool:
         """Mend what has stopped the kernel; False if only a run can."""
@@ -649,11 +636,8 @@ class BatchJoin(CompiledJoin):
         return self._is_current()
 
     def _partners(self, filled: int) -> Indices:
-        entries = self._out[:filled] - self._other.first_entry
-        if self._other.seqs is None:
-            return entries + self._other.rows.first
-        partners: Indices = self._other.seqs.view()[entries]
-        return partners
+        keys = self._other_keys
+        return keys.numbers_of(self._out[:filled] - keys.keys.first)
 
     # -- columns ----------------------------------------------------------------------------
 
@@ -713,9 +697,9 @@ class BatchJoin(CompiledJoin):
         )
         if not seen:
             return None
-        if other.seqs is not None:
-            lo, hi = other.entry_range(ranges[0], ranges[1])
-            ranges = np.stack((lo, np.maximum(lo, hi)))
+        if self._other_keys.numbers is not None:
+            of_entries = self._other_keys.candidates(Ranges(ranges[0], ranges[1]))
+            ranges = np.stack((of_entries.lo, np.maximum(of_entries.lo, of_entries.hi)))
         return _InOrder(ranges, moved[0], moved[1])
 
     def _move_on(self, judged: _InOrder, times: Ticks | None, done: int) -> Ticks:
@@ -742,11 +726,11 @@ class _InOrder:
     expiry: Ticks
 
 
-def _is_timeless(side: JoinSide) -> bool:
+def _is_timeless(side: StoredWindow) -> bool:
     return side.time is None
 
 
-def _has_time_window(side: JoinSide) -> bool:
+def _has_time_window(side: StoredWindow) -> bool:
     window = side.window
     return (
         side.time is not None
@@ -781,22 +765,10 @@ def _batch_column(kind: pa.DataType) -> BatchColumn | None:
     return UNREADABLE
 
 
-def _key_buffers(side: JoinSide) -> list[Buffer]:
-    buffers = [column.values for column in side.columns]
-    return buffers + [column.valid for column in side.columns if column.valid is not None]
-
-
-def _stored_keys(side: JoinSide) -> Stored:
-    return Stored(
-        tuple(column.values.array.dtype for column in side.columns),
-        tuple(column.valid is not None for column in side.columns),
-    )
-
-
-def _coded(side: JoinSide) -> set[int]:
-    """The columns of a side that the kernel takes as codes of the dictionary."""
+def _coded(keys: StoredKeys) -> set[int]:
+    """The columns of a stream that the kernel takes as codes of the dictionary."""
     return {
         column.key.expression.index
-        for column in side.columns
+        for column in keys.columns
         if column.key.kind == "code" and isinstance(column.key.expression, Column)
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.blocks.join.flow_front import FlowFront
 from penstock.blocks.join.parallel_probe import CoreThreads
-from penstock.blocks.join.side import JoinSide
+from penstock.blocks.window.window import StoredWindow
 
 
 class MeasuredWindows(Protocol):
@@ -19,7 +19,7 @@ class MeasuredWindows(Protocol):
     matches: int
 
     @property
-    def sides(self) -> Sequence[JoinSide]: ...
+    def sides(self) -> Sequence[StoredWindow]: ...
 
     @property
     def comparisons(self) -> int: ...
@@ -108,7 +108,7 @@ def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return added
 
 
-def _stored(side: JoinSide) -> int:
+def _stored(side: StoredWindow) -> int:
     """A side numbers its tuples as they arrive; the number is the count."""
     if side.share is None:
         return side.rows.next

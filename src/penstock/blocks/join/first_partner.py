@@ -31,7 +31,7 @@ from penstock.blocks.join.matcher import (
     Tally,
     by_rank,
 )
-from penstock.blocks.join.side import JoinSide
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.probe.nested_loop import Pairs
 from penstock.tuning import TUNING
 
@@ -48,7 +48,7 @@ LARGER_PART = 8
 class FirstPartnerSearch:
     """Finds one pair of each left tuple that has any, and settles the tuple."""
 
-    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
+    def __init__(self, matcher: Matcher, sides: Sequence[StoredWindow]) -> None:
         self._matcher = matcher
         self._left, self._right = sides
         self._room = SMALL_PART
@@ -119,7 +119,7 @@ class FirstPartnerSearch:
                 self._room = SMALL_PART
 
     def _passed(
-        self, side: JoinSide, probes: Probes, chosen: Indices, pairs: Pairs, tally: Tally
+        self, side: StoredWindow, probes: Probes, chosen: Indices, pairs: Pairs, tally: Tally
     ) -> tuple[RankedPairs, Indices]:
         """The pairs that pass the residual, by number and rank; and which of the given they are."""
         (seqs, partners, ranks), passed = self._matcher.named(side, probes, chosen, pairs, tally)
@@ -127,8 +127,9 @@ class FirstPartnerSearch:
         return RankedPairs(*by_side, ranks), passed
 
     def _jumps(self) -> npt.NDArray[np.int32]:
-        assert self._left.jumps is not None
-        jumps: npt.NDArray[np.int32] = self._left.jumps.view()
+        stored = self._matcher.keys[0].jumps
+        assert stored is not None
+        jumps: npt.NDArray[np.int32] = stored.view()
         return jumps
 
 

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, is_light
-from penstock.blocks.join.side import JoinSide, KeyValues
 from penstock.blocks.lateness import INPUT_BITS, Admitted, Ranks
-from penstock.blocks.window.live_ranges import numbered_ranges
+from penstock.blocks.window.keys import KeyValues
+from penstock.blocks.window.window import StoredWindow
+from penstock.kernels.expressions.vector import Failures
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
@@ -36,7 +37,7 @@ class FlowFront:
     def __init__(
         self,
         search: PartnerSearch,
-        sides: tuple[JoinSide, JoinSide],
+        sides: tuple[StoredWindow, StoredWindow],
         matcher: Matcher,
         latency: Latency,
     ) -> None:
@@ -89,23 +90,18 @@ class FlowFront:
         self._compiled = self._is_programmed = True
         self.stale = False
 
-    def _window_keys(self, side: JoinSide) -> tuple[Indices, KeyValues]:
+    def _window_keys(self, side: StoredWindow) -> tuple[Indices, KeyValues]:
         """The numbers of the live tuples that can match, and their keys."""
         seqs, parts = [], []
-        first = side.rows.first
-        counted = side.failures.count
+        first, stored = side.rows.first, self._matcher.keys[side.index]
         for batch in side.rows.batches():
-            keyed = side.keyed(batch, self._matcher.dictionary)
+            keyed = stored.keyed(batch, Failures())  # these were counted when they arrived
             here = np.arange(batch.num_rows) if keyed.passed is None else keyed.passed
             seqs.append(here + first)
             parts.append(keyed)
             first += batch.num_rows
-        side.failures.count = counted  # these were counted when they arrived
         if not parts:
-            nothing = np.empty(0, np.int64)
-            return nothing, KeyValues(
-                None, [c.values.view()[:0] for c in side.columns], _none(side)
-            )
+            return np.empty(0, np.int64), self._no_keys(side)
         numbers, keys = np.concatenate(seqs), _joined(parts)
         live = np.ones(len(numbers), np.bool_)
         live &= numbers >= side.cut(self._sides[1 - side.index])
@@ -115,13 +111,18 @@ class FlowFront:
         return numbers[chosen], keys.only(chosen)
 
     def _window_arrivals(
-        self, side: JoinSide, seqs: Indices, keyed: KeyValues, ranks: Indices
+        self, side: StoredWindow, seqs: Indices, keyed: KeyValues, ranks: Indices
     ) -> Arrivals:
         other = self._sides[1 - side.index]
         there = np.full(len(seqs), other.rows.next, np.int64)
         where = seqs - side.rows.first
         times = side.times.view()[where] if side.time is not None else None
         return self._arrivals(side, seqs, ranks, (there, there), keyed, times, times)
+
+    def _no_keys(self, side: StoredWindow) -> KeyValues:
+        """The keys of no tuples."""
+        columns = self._matcher.keys[side.index].keys.columns
+        return KeyValues(None, [c.values.view()[:0] for c in columns], [None] * len(columns))
 
     def chunk(
         self, admitted: tuple[Admitted, Admitted], keyed: tuple[KeyValues, KeyValues], ranks: Ranks
@@ -146,13 +147,13 @@ class FlowFront:
         )
 
     def _new(
-        self, side: JoinSide, admitted: Admitted, keyed: KeyValues, ranks: Ranks, first: int
+        self, side: StoredWindow, admitted: Admitted, keyed: KeyValues, ranks: Ranks, first: int
     ) -> Arrivals:
         other = self._sides[1 - side.index]
         count = admitted.batch.num_rows
         if not count:
-            keyed = KeyValues(None, [c.values.view()[:0] for c in side.columns], _none(side))
-        ranges = numbered_ranges(other, ranks.seen[side.index])
+            keyed = self._no_keys(side)
+        ranges = other.numbered_ranges(ranks.seen[side.index])
         lo, hi = ranges.lo + other.rows.first, ranges.hi + other.rows.first
         seqs = np.arange(side.rows.next - count, side.rows.next)
         own_ranks = ranks.tuples[side.index] + first
@@ -166,7 +167,7 @@ class FlowFront:
 
     def _arrivals(
         self,
-        side: JoinSide,
+        side: StoredWindow,
         seqs: Indices,
         ranks: Indices,
         numbers: tuple[Indices, Indices],
@@ -260,14 +261,10 @@ class FlowFront:
         return positions
 
     @staticmethod
-    def _arrived(side: JoinSide) -> Indices:
+    def _arrived(side: StoredWindow) -> Indices:
         assert side.arrived is not None
         arrived: Indices = side.arrived.view()
         return arrived
-
-
-def _none(side: JoinSide) -> list[npt.NDArray[np.bool_] | None]:
-    return [None for _ in side.columns]
 
 
 def _joined(parts: list[KeyValues]) -> KeyValues:

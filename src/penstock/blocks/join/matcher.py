@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from penstock.blocks.join.partner_search import Rule
-from penstock.blocks.join.side import JoinSide, KeyValues
 from penstock.blocks.lateness import Admitted, Ranks
-from penstock.blocks.window.live_ranges import window_ranges
-from penstock.blocks.window.probe import Probe, every_live
+from penstock.blocks.window.keys import KeyValues, StoredKeys, WindowKeys
+from penstock.blocks.window.probe import NO_PAIRS, Probe
 from penstock.blocks.window.punctuator import Ticks
+from penstock.blocks.window.reading import Reading
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
@@ -26,21 +25,15 @@ from penstock.kernels.merging import (
     three,
 )
 from penstock.kernels.predicate.dictionary import Dictionary
-from penstock.kernels.predicate.overflow import stays_in_range
-from penstock.kernels.predicate.predicate import KeyOperand, Predicate, has_arithmetic
-from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
+from penstock.kernels.predicate.predicate import Predicate
+from penstock.kernels.probe.entry_index import SearchStats
 from penstock.kernels.probe.first_match import FirstMatches
 from penstock.kernels.probe.nested_loop import Columns, Pairs
 from penstock.kernels.probe.sweep import Arrivals, sweep
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.sql.expressions import (
-    TRUE,
-    Column,
-    Expression,
     conjunction,
     conjuncts,
-    rebuild,
-    walk,
 )
 from penstock.streams.windows import Range, Rows
 from penstock.tuning import TUNING
@@ -48,31 +41,6 @@ from penstock.tuning import TUNING
 Indices = npt.NDArray[np.int64]
 LONGEST_WORDS = 1 << 22
 """Bytes that the values of a dictionary may have, whatever the size of the windows."""
-
-
-@dataclass(frozen=True)
-class Residual:
-    """The part of a predicate that a kernel leaves: a condition on pairs, and its columns."""
-
-    condition: Expression
-    columns: tuple[tuple[int, ...], tuple[int, ...]]
-
-    @classmethod
-    def of(cls, condition: Expression) -> Residual:
-        read: tuple[set[int], set[int]] = (set(), set())
-        for node in walk(condition):
-            if isinstance(node, Column):
-                read[node.side].add(node.index)
-        columns = (tuple(sorted(read[0])), tuple(sorted(read[1])))
-
-        places = [{column: place for place, column in enumerate(side)} for side in columns]
-
-        def renumber(node: Expression) -> Expression:
-            if isinstance(node, Column):
-                return replace(node, index=places[node.side][node.index])
-            return rebuild(node, renumber)
-
-        return cls(renumber(condition), columns)
 
 
 @dataclass(frozen=True)
@@ -100,23 +68,28 @@ class Tally:
     probed: list[int] = field(default_factory=lambda: [0, 0])
     comparisons: int = 0
     failures: Failures = field(default_factory=Failures)
-    searches: list[tuple[EntryIndex, SearchStats, int, int]] = field(default_factory=list)
+    searches: list[tuple[StoredKeys, SearchStats]] = field(default_factory=list)
 
 
 class Matcher:
-    """The current predicate of a join block."""
+    """The current predicate of a join block, and the keys of both windows.
+
+    ``stores_keys``: keys are stored here; where a flow's cores store them, only their bounds are.
+    ``one_partner``: one partner of a left tuple is enough.
+    """
 
     def __init__(
         self,
-        sides: tuple[JoinSide, JoinSide],
+        sides: tuple[StoredWindow, StoredWindow],
         failures: Failures,
         load: Loader,
+        stores_keys: bool = True,
         one_partner: bool = False,
     ) -> None:
-        """``one_partner``: one partner of a left tuple is enough."""
         self._sides = sides
         self.failures = failures
         self._load = load
+        self.stores_keys = stores_keys
         self._one_partner = one_partner
         self.dictionary = Dictionary()
         self.encodes = False
@@ -127,47 +100,67 @@ class Matcher:
         """Take another predicate. The keys of stored tuples are recomputed."""
         self._filters = instruction.filters
         self.predicate = Predicate.of(instruction.compiled, self._load)
-        self._no_predicate = Predicate.of(TRUE, self._load)
-        self._computes = has_arithmetic(self.predicate.condition)
-        self._residual = Residual.of(instruction.residual)
+        self.probe = Probe(self.predicate)
+        self.residual = Reading.of([instruction.residual])
         # What takes the kernel's place when its sums might overflow.
-        self._everything = Residual.of(
-            conjunction(conjuncts(instruction.compiled) + conjuncts(instruction.residual))
-        )
+        terms = conjuncts(instruction.compiled) + conjuncts(instruction.residual)
+        self._everything = Reading.of([conjunction(terms)])
         self._kernel_name = instruction.kernel
         if instruction.kernel != "nested-loop" and not instruction.kernel_is_forced:
             self._kernel_name = "auto"
-        self._constants = [constant_of(k.value, k.type) for k in self.predicate.constants]
         self.encodes = any(key.kind == "code" for keys in self.predicate.keys for key in keys)
         self.rebuild()
 
     def rebuild(self) -> None:
         """Recompute the keys of all stored tuples, with a new dictionary."""
         self.dictionary = Dictionary()
-        for side in self._sides:
-            keys = self.predicate.keys[side.index]
-            index = None
-            if self._kernel_name != "nested-loop" and keys and side.stores_keys:
-                name = self._kernel_name
-                index = EntryIndex(self.predicate, side.index, name, self._one_partner)
-            usable = index is not None and index.usable
-            side.set_keys(
-                self._filters[side.index], keys, self.dictionary, index if usable else None
+        left, right = (
+            WindowKeys(
+                self.predicate,
+                self._kernel_name if self.stores_keys else "nested-loop",
+                side,
+                self.dictionary,
+                None if self.stores_keys else (side.rows.first, ()),
+                side.share,
+                side.index,
+                self._filters[side.index],
+                self._one_partner,
             )
+            for side in self._sides
+        )
+        self.keys = (left, right)
+        for side in () if self.stores_keys else self._sides:
+            for batch in side.rows.batches():
+                self._widen(side, self.keys[side.index].keyed(batch, Failures()))
+
+    def store(self, side: StoredWindow, keyed: KeyValues) -> None:
+        """Store the keys of the tuples that have just been appended to a window."""
+        if self.stores_keys:
+            first = side.rows.next - side.newest
+            self.keys[side.index].store(keyed, first, side.newest)
+        else:
+            self._widen(side, keyed)
+
+    def _widen(self, side: StoredWindow, keyed: KeyValues) -> None:
+        self.keys[side.index].keys.widen(keyed.values, keyed.valid)
+
+    def forget(self) -> None:
+        """Drop the keys of tuples that the windows have dropped."""
+        if self.stores_keys:
+            for side, keys in zip(self._sides, self.keys, strict=True):
+                keys.drop_before(side.rows.first)
 
     def rule(self, window_rows: tuple[int | None, int | None], clock_lowest: int | float) -> Rule:
         """The predicate for the cores of a flow."""
-        constants = tuple(self._constants)
-        name = self._kernel_name
-        return Rule(self.predicate, constants, name, window_rows, clock_lowest)
+        return Rule(self.predicate, self._kernel_name, window_rows, clock_lowest)
 
     def passing(self, left: Indices, right: Indices, compiled: bool) -> Indices | None:
         """Which pairs of a kernel pass the rest of the predicate; None: there is no rest.
 
         Without ``compiled``, the kernel has not evaluated any of the predicate.
         """
-        residual = self._residual if compiled else self._everything
-        if residual.condition == TRUE:
+        residual = self.residual if compiled else self._everything
+        if residual.is_true:
             return None
         passed = self._passes(residual, self._sides[0], left, right, self.failures)
         return np.flatnonzero(passed)
@@ -189,54 +182,53 @@ class Matcher:
         return full
 
     def probes(
-        self, side: JoinSide, admitted: Admitted, keyed: KeyValues, ranks: Indices, seen: Indices
+        self,
+        side: StoredWindow,
+        admitted: Admitted,
+        keyed: KeyValues,
+        ranks: Indices,
+        seen: Indices,
     ) -> Probes:
         """The candidate ranges of the arriving tuples of ``side``, and their keys.
 
         ``ranks`` are theirs; ``seen`` is how many of the other side's newest tuples are ranked
         before each.
         """
-        other = self._sides[1 - side.index]
+        other, keys = self._sides[1 - side.index], self.keys[1 - side.index]
         new_here = admitted.batch.num_rows
-        ranges = window_ranges(other, seen, lambda: self._reach(side, admitted))
-        lo, hi = other.entry_range(ranges.lo, ranges.hi)
-        lower, upper = ranges.lower, ranges.upper
+        ranges = keys.candidates(other.ranges(seen, lambda: self._reach(side, admitted)))
+        lo, hi, lower, upper = ranges.lo, ranges.hi, ranges.lower, ranges.upper
         numbers, at = np.arange(new_here, dtype=np.int64), ranks
         if keyed.passed is not None:
             numbers = keyed.passed
             at, lo, hi = ranks[numbers], lo[numbers], hi[numbers]
             lower = None if lower is None else lower[numbers]
             upper = None if upper is None else upper[numbers]
-        columns = Columns(keyed.values, self._validity(side, keyed), lower, upper)
-        stored = other.stored_columns(lower is not None, upper is not None)
+        columns = self.probe.probing(side.index, keyed.values, keyed.valid, lower, upper)
+        stored = keys.read(lower is not None, upper is not None)
         return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
 
-    def index(self, side: JoinSide, probes: Probes) -> None:
+    def index(self, side: StoredWindow, probes: Probes) -> None:
         """Update the index that the tuples of ``side`` search."""
-        other = self._sides[1 - side.index]
-        if other.entry_index is not None and len(probes.numbers) and self.in_range():
-            other.entry_index.update(other.first_entry, probes.stored, probes.columns)
+        if len(probes.numbers) and self.in_range():
+            self.probe.update(self.keys[1 - side.index].keys, probes.stored, probes.columns)
 
     @staticmethod
-    def _reach(side: JoinSide, admitted: Admitted) -> tuple[Ticks | None, Ticks | None]:
+    def _reach(side: StoredWindow, admitted: Admitted) -> tuple[Ticks | None, Ticks | None]:
         """What the expiry of a partner in a time window must be above, and its time below."""
         low, times = admitted.low, admitted.times
         if low is None or times is None or not isinstance(side.window, Range):
             return low, None
         return low, side.clock.expiry(times, side.window)
 
-    @staticmethod
-    def _validity(side: JoinSide, keyed: KeyValues) -> list[npt.NDArray[np.bool_] | None]:
-        """A key that has ever had a NULL keeps a validity mask: fewer kernels are compiled."""
-        return [
-            None
-            if column.valid is None
-            else (valid if valid is not None else np.ones(len(keyed.values[i]), np.bool_))
-            for i, (column, valid) in enumerate(zip(side.columns, keyed.valid, strict=True))
-        ]
-
     def match(
-        self, side: JoinSide, probes: Probes, start: int, stop: int, most: int | None, tally: Tally
+        self,
+        side: StoredWindow,
+        probes: Probes,
+        start: int,
+        stop: int,
+        most: int | None,
+        tally: Tally,
     ) -> tuple[Indices, Indices, Indices] | None:
         """The pairs that tuples of ``side`` ranked ``start .. stop - 1`` find, by rank and partner.
 
@@ -244,21 +236,26 @@ class Matcher:
         than ``most`` candidates that the kernel lets through. Only the tally is changed, so threads
         may do this in parallel.
         """
-        other = self._sides[1 - side.index]
+        keys = self.keys[1 - side.index]
         a, b = 0, len(probes.at)
         if b and (start > probes.at[0] or stop <= probes.at[-1]):
             a, b = np.searchsorted(probes.at, (start, stop)).tolist()
         tally.probed[side.index] += b - a
-        candidates = live_total(probes.lo[a:b], probes.hi[a:b])
-        capacity = candidates if most is None else min(candidates, most)
-        found = self._kernel(other, probes, a, b, capacity, tally)
+        columns, compiled = probes.columns.part(a, b), self.in_range()
+        stats = self.probe.search(
+            keys.keys, probes.lo[a:b], probes.hi[a:b], columns, probes.stored, most, compiled
+        )
+        tally.comparisons += stats.candidates
+        if compiled:
+            tally.searches.append((keys.keys, stats))
+        found = stats.pairs
         if found is None:
             return None
         seqs, partners, which = named = three(len(found))
-        stored, first = other.entry_numbers()
+        stored, first = keys.numbering()
         name_pairs(found, probes.numbers[a:b], probes.first_seq, stored, first, probes.ranks, named)
         residual = self._rest()
-        if residual.condition != TRUE and len(seqs):
+        if not residual.is_true and len(seqs):
             passed = np.flatnonzero(self._passes(residual, side, seqs, partners, tally.failures))
             seqs, partners, which = seqs[passed], partners[passed], which[passed]
         return seqs, partners, which
@@ -267,13 +264,13 @@ class Matcher:
 
     def has_residual(self) -> bool:
         """Whether there is a rest of the predicate, after the kernel."""
-        return self._rest().condition != TRUE
+        return not self._rest().is_true
 
-    def _rest(self) -> Residual:
-        return self._residual if self.in_range() else self._everything
+    def _rest(self) -> Reading:
+        return self.residual if self.in_range() else self._everything
 
     def partners(
-        self, side: JoinSide, probes: Probes, chosen: Indices, most: int, tally: Tally
+        self, side: StoredWindow, probes: Probes, chosen: Indices, most: int, tally: Tally
     ) -> Pairs:
         """Up to ``most`` partners of each chosen probe, by the kernel alone."""
         if len(chosen) == len(probes.lo):
@@ -305,50 +302,32 @@ class Matcher:
         self._count(search, tally)
 
     def _first_matches(
-        self, side: JoinSide, probes: Probes, lo: Indices, hi: Indices, columns: Columns
+        self, side: StoredWindow, probes: Probes, lo: Indices, hi: Indices, columns: Columns
     ) -> FirstMatches:
-        other, stored = self._sides[1 - side.index], probes.stored
-        if not self.in_range():
-            none, bare = self._no_predicate, Columns([], [], columns.lower, columns.upper)
-            stored = Columns([], [], stored.lower, stored.upper)
-            return FirstMatches(none, (), other.index, (), 0, lo, hi, bare, stored)
-        segments = () if other.entry_index is None else other.entry_index.segments
-        return FirstMatches(
-            self.predicate,
-            self._constants,
-            other.index,
-            segments,
-            other.first_entry,
-            lo,
-            hi,
-            columns,
-            stored,
-        )
+        keys = self.keys[1 - side.index].keys
+        return self.probe.first_matches(keys, lo, hi, columns, probes.stored, self.in_range())
 
     def _count(self, search: FirstMatches, tally: Tally) -> None:
         """Count the comparisons of a search, and let the index learn from it."""
         tally.comparisons += search.compared
-        other = self._sides[search.stored_side]
-        if other.entry_index is not None and search.segments:
+        if search.segments:
             live, indexed = live_total(search.lo, search.hi), search.compared_in_segments
-            nothing = np.empty(0, np.int64)
-            stats = SearchStats(nothing, search.compared, indexed, 0, len(search.lo), live)
-            count = len(search.stored.keys[0])
-            tally.searches.append((other.entry_index, stats, other.first_entry, count))
+            stats = SearchStats(NO_PAIRS, search.compared, indexed, 0, len(search.lo), live)
+            tally.searches.append((self.keys[search.stored_side].keys, stats))
 
     def named(
-        self, side: JoinSide, probes: Probes, chosen: Indices, pairs: Pairs, tally: Tally
+        self, side: StoredWindow, probes: Probes, chosen: Indices, pairs: Pairs, tally: Tally
     ) -> tuple[tuple[Indices, Indices, Indices], Indices]:
         """The pairs of a kernel that pass the residual, and which of the given they are.
 
         As sequence numbers of the chosen probes, of their partners, and ranks.
         """
         seqs, partners, which = named = three(len(pairs))
-        stored, first = self._sides[1 - side.index].entry_numbers()
+        stored, first = self.keys[1 - side.index].numbering()
         numbers = probes.numbers[chosen]
         name_pairs(pairs, numbers, probes.first_seq, stored, first, probes.ranks, named)
         rest = self._rest()
-        if rest.condition == TRUE or not len(pairs):
+        if rest.is_true or not len(pairs):
             return named, np.arange(len(pairs), dtype=np.int64)
         passed = np.flatnonzero(self._passes(rest, side, seqs, partners, tally.failures))
         return (seqs[passed], partners[passed], which[passed]), passed
@@ -360,7 +339,7 @@ class Matcher:
         if not self.in_range():
             return False
         left, right = probes
-        if left is None or right is None or any(side.seqs is not None for side in self._sides):
+        if left is None or right is None or any(k.numbers is not None for k in self.keys):
             return False
         seen: tuple[Indices, Indices] | None = None
         for side, given in zip(self._sides, (left, right), strict=True):
@@ -373,14 +352,15 @@ class Matcher:
                 if (given.hi != all_before).any() or (given.lo[1:] < given.lo[:-1]).any():
                     return False
         swept = self._swept()
-        probing = (left, right)[1 - swept.index]
-        return swept.entry_index is not None and swept.entry_index.decide(
-            swept.first_entry, probing.stored, probing.columns
+        probing = (left, right)[1 - swept.side]
+        return swept.index is not None and swept.index.decide(
+            swept.first, probing.stored, probing.columns
         )
 
-    def _swept(self) -> JoinSide:
-        """The side that is indexed: the one with fewer keys to copy."""
-        return min(self._sides, key=lambda side: len(side.columns))
+    def _swept(self) -> StoredKeys:
+        """The keys that are indexed: those of the side with fewer to copy."""
+        left, right = self.keys
+        return min(left.keys, right.keys, key=lambda keys: len(keys.columns))
 
     def sweep(
         self, probes: Sequence[Probes], start: int, stop: int, most: int, tally: Tally
@@ -397,17 +377,17 @@ class Matcher:
             stored = probes[1 - side.index].stored
             tally.probed[side.index] += b - a
             arriving.append(Arrivals(given.at[a:b], given.lo[a:b], first, side.rows.first, stored))
-        side = self._swept()
-        assert side.entry_index is not None
-        mine, other = arriving[side.index], arriving[1 - side.index]
-        swept = sweep(side.entry_index, mine, other, self._constants, most)
+        keys = self._swept()
+        assert keys.index is not None
+        mine, other = arriving[keys.side], arriving[1 - keys.side]
+        swept = sweep(keys.index, mine, other, self.probe.constants, most)
         tally.comparisons += swept.candidates
         if swept.pairs is None:
             return None
         left, right, ranks = swept.pairs
-        if self._residual.condition != TRUE and len(left):
+        if not self.residual.is_true and len(left):
             passed = np.flatnonzero(
-                self._passes(self._residual, self._sides[0], left, right, tally.failures)
+                self._passes(self.residual, self._sides[0], left, right, tally.failures)
             )
             left, right, ranks = left[passed], right[passed], ranks[passed]
         return left, right, ranks
@@ -416,67 +396,35 @@ class Matcher:
         """Add the counts of a search, and let indexes learn from it; no thread is searching now."""
         self.comparisons += tally.comparisons
         self.failures.count += tally.failures.count
-        for index, stats, first, count in tally.searches:
-            index.learn(stats, first, count)
-
-    def _kernel(
-        self, other: JoinSide, probes: Probes, a: int, b: int, capacity: int, tally: Tally
-    ) -> Pairs | None:
-        if capacity == 0 or a == b:
-            return np.empty(0, np.int64)
-        lo, hi = probes.lo[a:b], probes.hi[a:b]
-        columns, stored = probes.columns.part(a, b), probes.stored
-        if self.in_range():
-            index, first = other.entry_index, other.first_entry
-            probe = Probe(self.predicate, other.index, self._constants)
-            stats = probe.search(index, first, lo, hi, columns, stored, capacity)
-            if index is not None:
-                tally.searches.append((index, stats, first, len(stored.keys[0])))
-        else:
-            stats = every_live(lo, hi, columns, stored, capacity)
-        tally.comparisons += stats.candidates
-        return stats.pairs
+        for keys, stats in tally.searches:
+            keys.learn(stats)
 
     @property
     def kernels(self) -> tuple[str, str]:
         """The kernel that searches the left window, and the right one, as chosen by now."""
-        left, right = (
-            "nested-loop" if side.entry_index is None else side.entry_index.choice.name
-            for side in self._sides
-        )
-        return left, right
+        left, right = self.keys
+        return left.kernel, right.kernel
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the keys of both windows."""
+        return sum(keys.nbytes for keys in self.keys)
 
     def in_range(self) -> bool:
         """Whether no sum of the kernel can overflow, given the bounds of the stored keys."""
-        if not self._computes:
-            return True
-        return stays_in_range(self.predicate.condition, self.predicate.constants, self._bounds)
-
-    def _bounds(self, operand: KeyOperand) -> tuple[int, int] | None:
-        column = self._sides[operand.side].columns[operand.index]
-        return None if column.low is None or column.high is None else (column.low, column.high)
+        return self.probe.in_range(lambda o: self.keys[o.side].keys.columns[o.index].bounds)
 
     def _passes(
         self,
-        residual: Residual,
-        side: JoinSide,
+        residual: Reading,
+        side: StoredWindow,
         seqs: Indices,
         partners: Indices,
         failures: Failures,
     ) -> npt.NDArray[np.bool_]:
-        by_side = (seqs, partners) if side.index == 0 else (partners, seqs)
-        inputs: list[pa.RecordBatch] = [
-            s.rows.take(which, columns)
-            for s, which, columns in zip(self._sides, by_side, residual.columns, strict=True)
-        ]
-        return select(inputs, residual.condition, failures)
-
-
-def constant_of(value: Any, kind: pa.DataType) -> np.generic:
-    """A constant of the machine type that native keys of its SQL type have."""
-    if pa.types.is_float32(kind):
-        return np.float32(value)
-    return np.float64(value) if pa.types.is_float64(kind) else np.int64(value)
+        members = (seqs, partners) if side.index == 0 else (partners, seqs)
+        inputs = residual.inputs(self._sides, members, len(seqs))
+        return select(inputs, residual.expressions[0], failures)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.matcher import RankedPairs
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.lateness import INPUT_BITS, NO_ROWS, Admitted, Ranks, tick_to_physical
 from penstock.blocks.run import ColumnPunctuation, Control, EndOfStream, Run
 from penstock.blocks.window.punctuator import Clock, Ticks
+from penstock.blocks.window.window import StoredWindow
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class Expiring:
 
 
 def expiring(
-    side: JoinSide,
+    side: StoredWindow,
     other: Admitted,
     ranks: Ranks,
     ended_before: bool,
@@ -62,7 +62,7 @@ def expiring(
 
 
 def _expiring(
-    side: JoinSide,
+    side: StoredWindow,
     ranks: Indices,
     steps: tuple[Indices, Ticks],
     ended_before: bool,
@@ -75,7 +75,7 @@ def _expiring(
     )
 
 
-def in_rank_order(side: JoinSide, own: Indices, when: Indices) -> Expiring:
+def in_rank_order(side: StoredWindow, own: Indices, when: Indices) -> Expiring:
     """The tuples that expire in a run, of those that :func:`expiry_ranks` is about."""
     if isinstance(side.window, Range) and not side.in_order:
         # These have expired before.
@@ -95,7 +95,7 @@ def in_rank_order(side: JoinSide, own: Indices, when: Indices) -> Expiring:
 
 
 def expiry_ranks(
-    side: JoinSide,
+    side: StoredWindow,
     ranks: Indices,
     steps: tuple[Indices, Ticks],
     ended_before: bool,
@@ -135,7 +135,7 @@ def expiry_ranks(
 
 
 def _candidates(
-    side: JoinSide, steps: tuple[Indices, Ticks], ends: bool, punctuation_before: int | float
+    side: StoredWindow, steps: tuple[Indices, Ticks], ends: bool, punctuation_before: int | float
 ) -> int:
     """How many of the oldest tuples can expire at all."""
     if ends or (isinstance(side.window, Range) and not side.in_order):
@@ -150,7 +150,7 @@ def _candidates(
 
 
 def cut_off(
-    side: JoinSide, punctuation: int | float, others: Sequence[JoinSide]
+    side: StoredWindow, punctuation: int | float, others: Sequence[StoredWindow]
 ) -> npt.NDArray[np.bool_]:
     """Which tuples of a side have expired, after its window has been made smaller.
 
@@ -167,7 +167,7 @@ def cut_off(
 class Unmatched:
     """Marks the tuples that have a partner, in the sides of a join."""
 
-    def __init__(self, kind: str, sides: tuple[JoinSide, JoinSide], clock: Clock) -> None:
+    def __init__(self, kind: str, sides: tuple[StoredWindow, StoredWindow], clock: Clock) -> None:
         self.kind = kind
         self.sides = sides
         self.clock = clock
@@ -175,11 +175,11 @@ class Unmatched:
         left.track(kind in LEFT_UNMATCHED | {"semi"}, kind in LEFT_UNMATCHED)
         right.track(kind in RIGHT_UNMATCHED, kind in RIGHT_UNMATCHED)
 
-    def keeps(self, side: JoinSide) -> bool:
+    def keeps(self, side: StoredWindow) -> bool:
         """Whether the side's unmatched tuples come out when they expire."""
         return self.kind in (LEFT_UNMATCHED if side.index == 0 else RIGHT_UNMATCHED)
 
-    def cut_off(self, side: JoinSide) -> Expiring:
+    def cut_off(self, side: StoredWindow) -> Expiring:
         """The tuples that a change to a smaller window makes expire."""
         other = self.sides[1 - side.index]
         assert side.arrived is not None
@@ -248,7 +248,9 @@ class OutputPunctuations:
     There are none, but the end, if nothing reads the output as a stream.
     """
 
-    def __init__(self, kind: str, sides: Sequence[JoinSide], clock: Clock, is_read: bool) -> None:
+    def __init__(
+        self, kind: str, sides: Sequence[StoredWindow], clock: Clock, is_read: bool
+    ) -> None:
         self.kind = kind
         self.is_read = is_read
         self.sides = sides
@@ -256,7 +258,7 @@ class OutputPunctuations:
         self.columns: Sequence[tuple[int, ...]] = [() for _ in sides]
         self.in_force: list[int | float] = [clock.lowest for _ in sides]
 
-    def rescale(self, side: JoinSide, ratio: int) -> None:
+    def rescale(self, side: StoredWindow, ratio: int) -> None:
         """The clock of a side ticks faster from here on."""
         punctuations = np.array([self.in_force[side.index]], self.clock.dtype)
         self.in_force[side.index] = self.clock.scaled(punctuations, ratio)[0].item()
@@ -279,7 +281,7 @@ class OutputPunctuations:
                 self.in_force[side.index] = punctuation
                 yield ColumnPunctuation(position, column, _value(side, punctuation), side.index)
 
-    def _time_column(self, side: JoinSide) -> int | None:
+    def _time_column(self, side: StoredWindow) -> int | None:
         """The output column of a side's time; None if it cannot be punctuated."""
         hidden = self.kind in ONE_PARTNER and side.index == 1
         if hidden or not self.is_read or side.time is None or not isinstance(side.window, Range):
@@ -313,7 +315,7 @@ class OutputPunctuations:
         steps[side] = np.arange(len(after), dtype=np.int64), after
         return tuple(self._of_steps(steps, run.positions_of, before))
 
-    def _oldest(self, punctuations: Ticks, side: JoinSide, window: Range) -> Ticks:
+    def _oldest(self, punctuations: Ticks, side: StoredWindow, window: Range) -> Ticks:
         """The earliest time of a side's tuples in rows to come, after punctuations of others."""
         oldest = self.clock.oldest(punctuations, window)
         return oldest if side.lag is None else side.lag.before(oldest)
@@ -333,7 +335,7 @@ class OutputPunctuations:
 
     def _of_side(
         self,
-        side: JoinSide,
+        side: StoredWindow,
         steps: list[tuple[Indices, Ticks]],
         positions: Callable[[Indices], Indices],
         before: list[int | float],
@@ -363,7 +365,7 @@ class OutputPunctuations:
             yield ColumnPunctuation(position, column, _value(side, tick), side.index)
 
 
-def _value(side: JoinSide, tick: int | float) -> object:
+def _value(side: StoredWindow, tick: int | float) -> object:
     """The first value of the time attribute that is not before a tick.
 
     The clock may tick between two values; then the punctuation is the later one.

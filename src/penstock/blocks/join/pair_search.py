@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.blocks.join.matcher import NOTHING, Matcher, Probes, RankedPairs, Tally
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.window.steps import Steps
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.merging import merge_pairs, three
 from penstock.tuning import TUNING
 
@@ -25,7 +25,7 @@ RUNS_TO_SKIP = 16
 class StretchSearch:
     """Finds the pairs of stretches of a run; threads may search several at the same time."""
 
-    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide], cores: int = 1) -> None:
+    def __init__(self, matcher: Matcher, sides: Sequence[StoredWindow], cores: int = 1) -> None:
         self._matcher = matcher
         self._sides = sides
         self._cores = cores
@@ -71,7 +71,7 @@ class StretchSearch:
 
 def find_pairs(
     matcher: Matcher,
-    sides: Sequence[JoinSide],
+    sides: Sequence[StoredWindow],
     probes: Sequence[Probes | None],
     start: int,
     stop: int,
@@ -106,7 +106,7 @@ def find_pairs(
 class StepwiseSearch:
     """Finds the pairs of a run in steps, each with a bounded number of pairs."""
 
-    def __init__(self, matcher: Matcher, sides: Sequence[JoinSide]) -> None:
+    def __init__(self, matcher: Matcher, sides: Sequence[StoredWindow]) -> None:
         self._stretches = StretchSearch(matcher, sides)
         self._steps = Steps(TUNING.pairs_per_step)
 

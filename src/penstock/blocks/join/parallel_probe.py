@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from penstock.blocks.join.matcher import Matcher, Probes, RankedPairs, Tally
 from penstock.blocks.join.pair_search import StretchSearch
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.run import Run
 from penstock.blocks.window.steps import Steps
+from penstock.blocks.window.window import StoredWindow
 from penstock.tuning import TUNING
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class ParallelProbe:
     """Divides each step of a run into one part or more per core."""
 
     def __init__(
-        self, threads: CoreThreads, matcher: Matcher, sides: tuple[JoinSide, JoinSide]
+        self, threads: CoreThreads, matcher: Matcher, sides: tuple[StoredWindow, StoredWindow]
     ) -> None:
         self._threads = threads
         self._stretches = StretchSearch(matcher, sides, threads.cores)

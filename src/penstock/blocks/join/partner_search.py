@@ -8,7 +8,7 @@ match.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -62,28 +62,20 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self.seqs)
 
-    def columns(self) -> list[Array | None]:
-        """All columns, in a fixed order."""
-        fixed = [self.seqs, self.ranks, self.lo, self.hi]
-        times = [self.low, self.upper, self.expiry, self.time]
-        return [*fixed, *self.keys, *self.valid, *times]
-
-    def of_columns(self, columns: Sequence[Array | None]) -> Arrivals:
-        """Arrivals like these, with other columns, in the order of :meth:`columns`."""
-        count = len(self.keys)
-        given: list[Any] = list(columns)
-        seqs, ranks, lo, hi = given[:4]
-        keys, valid = tuple(given[4 : 4 + count]), tuple(given[4 + count : 4 + 2 * count])
-        low, upper, expiry, time = given[4 + 2 * count :]
-        return Arrivals(self.side, seqs, ranks, lo, hi, keys, valid, low, upper, expiry, time)
-
     def part(self, start: int, stop: int) -> Arrivals:
         """A slice of the tuples."""
-        return self.of_columns([None if c is None else c[start:stop] for c in self.columns()])
+        return self.take(slice(start, stop))
 
     def take(self, which: Indices | Mask | slice) -> Arrivals:
         """The tuples at these places."""
-        return self.of_columns([None if c is None else c[which] for c in self.columns()])
+
+        def taken(column: Any) -> Any:
+            return None if column is None else column[which]
+
+        numbers = map(taken, (self.seqs, self.ranks, self.lo, self.hi))
+        keys = (tuple(map(taken, columns)) for columns in (self.keys, self.valid))
+        times = map(taken, (self.low, self.upper, self.expiry, self.time))
+        return Arrivals(self.side, *numbers, *keys, *times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +195,6 @@ class Rule:
     """
 
     predicate: Predicate
-    constants: tuple[np.generic, ...]
     kernel: str
     window_rows: tuple[int | None, int | None]
     clock_lowest: int | float

@@ -54,7 +54,6 @@ from penstock.blocks.join.output import (
     cut_off,
     standing,
 )
-from penstock.blocks.join.side import NO_KEYS, JoinSide
 from penstock.blocks.lateness import Admitted, admit
 from penstock.blocks.multiway.combination_join import (
     AT_ONCE,
@@ -84,12 +83,15 @@ from penstock.blocks.multiway.compiled_step import SingleMultiway
 from penstock.blocks.multiway.design_revision import DesignRevision
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.ranks import Ranks
-from penstock.blocks.multiway.stage import Entries, Reading, Stage
+from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
-from penstock.blocks.window.live_ranges import Ranges, timed_ranges, window_ranges
+from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.live_ranges import Ranges, timed_ranges
 from penstock.blocks.window.punctuator import Clock, Lag, Ticks
+from penstock.blocks.window.reading import Reading
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.compiled import loader
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
@@ -166,7 +168,7 @@ class MultiwayBlock:
         self.matches = 0
         self.changes = 0
         self._singles: dict[int, SingleMultiway] = {}
-        self.sides: list[JoinSide] = []
+        self.sides: list[StoredWindow] = []
 
     def step(self, port: Port, message: Message) -> Iterator[Sent]:
         """Take a batch with a run of each input, or an instruction."""
@@ -200,8 +202,7 @@ class MultiwayBlock:
         self.clock = Clock(instruction.float_clock)
         self._streams = instruction.streams
         self.sides = [
-            JoinSide(i, schema, self.clock, self.failures)
-            for i, schema in enumerate(instruction.schemas)
+            StoredWindow(i, schema, self.clock) for i, schema in enumerate(instruction.schemas)
         ]
         self.late = [0] * len(self.sides)
         for side in self.sides:
@@ -265,7 +266,7 @@ class MultiwayBlock:
         self.changes += 1
         self._compared += self._own_comparisons
         self.dictionary = Dictionary()
-        self._entries: dict[tuple[Any, ...], Entries] = {}
+        self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         self._own_search = StretchSearch(
             self._search_program(), self._paths.of, self.entries_of, self.dictionary, self.failures
         )
@@ -310,7 +311,7 @@ class MultiwayBlock:
             if join.kind in RIGHT_UNMATCHED and isinstance(side.window, Range):
                 decided.append((side.window.size, side.lag))
 
-    def _passing(self, side: JoinSide) -> list[JoinSide]:
+    def _passing(self, side: StoredWindow) -> list[StoredWindow]:
         """The inputs whose punctuations let the tuples of an input go."""
         return [other for other in self.sides if other is not side or side.lag is not None]
 
@@ -322,12 +323,12 @@ class MultiwayBlock:
         )
         return Stage(plan, self.load, is_timed, padded)
 
-    def entries_of(self, stage: Stage) -> Entries:
+    def entries_of(self, stage: Stage) -> WindowKeys:
         """The keys that a stage searches."""
         found = self._entries.get(stage.identity)
         if found is None:
             side = self.sides[stage.input]
-            found = Entries(stage.predicate, self._kernel, side, self.dictionary)
+            found = WindowKeys(stage.predicate, self._kernel, side, self.dictionary)
             self._entries[stage.identity] = found
             self.changes += 1
         return found
@@ -346,7 +347,9 @@ class MultiwayBlock:
         """The rows of combinations and tuples that smaller windows make expire."""
         nothing = np.empty(0, np.int64)
 
-        def gone(side: JoinSide, punctuation: int | float, others: list[JoinSide]) -> Expiries:
+        def gone(
+            side: StoredWindow, punctuation: int | float, others: list[StoredWindow]
+        ) -> Expiries:
             cut = cut_off(side, punctuation, others)
             before = np.full(len(cut), -1, np.int64)
             return Expiries(side.rows.first, before, np.where(cut, 0, NEVER))
@@ -477,19 +480,19 @@ class MultiwayBlock:
         for formed, start, bound in pieces:
             yield from join.take(formed, start, bound)
 
-    def _admit(self, side: JoinSide, run: Run | None) -> Admitted:
+    def _admit(self, side: StoredWindow, run: Run | None) -> Admitted:
         """Judge an input's tuples and store those in time."""
         assert run is not None
         admitted = admit(side, run, self._streams[side.index])
         self.late[side.index] += len(run) - admitted.batch.num_rows
         side.newest = 0
         if admitted.batch.num_rows:
-            side.append(admitted.batch, admitted.times, admitted.keys, NO_KEYS)
+            side.append(admitted.batch, admitted.times, admitted.keys)
             for entries in self.entries_over(side.index):
                 entries.append(admitted.batch, self.failures)
         return admitted
 
-    def entries_over(self, input: int) -> list[Entries]:
+    def entries_over(self, input: int) -> list[WindowKeys]:
         """All keys of an input's tuples."""
         return [entries for key, entries in self._entries.items() if key[0] == input]
 
@@ -572,7 +575,7 @@ class MultiwayBlock:
         if found is None:
             return None
         chosen, partners = found >> 32, found & 0xFFFFFFFF
-        made = given.extended(chosen, stage.input, entries.numbers(partners))
+        made = given.extended(chosen, stage.input, entries.numbers_of(partners))
         return self._in_time(origin, stage, made)
 
     def _meet(
@@ -596,7 +599,7 @@ class MultiwayBlock:
         if found is None:
             return None
         chosen, partners = found >> 32, found & 0xFFFFFFFF
-        made = given.extended(chosen, stage.input, view.entries.numbers(partners))
+        made = given.extended(chosen, stage.input, view.entries.numbers_of(partners))
         ranks = arrived.ranks.tuples[stage.input][partners + view.span[0]]
         return self._unexpired(arrived, stage, replace(made, ranks=ranks))
 
@@ -624,7 +627,7 @@ class MultiwayBlock:
         ``seen`` are how many of the batch's tuples of its window each combination may see.
         """
         side = self.sides[stage.input]
-        return window_ranges(side, seen, lambda: self._reach(arrived, origin, stage, given))
+        return side.ranges(seen, lambda: self._reach(arrived, origin, stage, given))
 
     def _reach(
         self, arrived: Arrived, origin: int, stage: Stage, given: Combinations
@@ -693,7 +696,7 @@ class MultiwayBlock:
         ranks = arrived.ranks.tuples[stage.input][start:stop]
         lo = np.searchsorted(ranks, given.ranks)
         hi = np.full(len(given), stop - start)
-        timed: list[tuple[JoinSide, Indices]] = []
+        timed: list[tuple[StoredWindow, Indices]] = []
         for number in stage.bound:
             member, seqs = self.sides[number], known(given.members[number])
             if isinstance(member.window, Rows):

@@ -13,11 +13,11 @@ member expires; the ranks of that are known for a whole batch before anything is
 that arrives at or after that rank does not see it. So whether it has met a partner is settled by
 then, and LEFT, FULL and ANTI give it out at that moment.
 
-To the right of the first step a combination can be decided after tuples that it meets have
-expired. All windows are of time there, and the input keeps its tuples for as long as such a
-combination may come (:attr:`penstock.blocks.join.side.JoinSide.lag`), so that the times alone say
-what meets, in whatever order things come. RIGHT and FULL give out a tuple that has met nothing when
-it is no longer kept. What can meet it is decided by then: a combination that meets it has a member
+To the right of the first step a combination can be decided after tuples that it meets have expired.
+All windows are of time there, and the input keeps its tuples for as long as such a combination may
+come (:attr:`penstock.blocks.window.window.StoredWindow.lag`), so that the times alone say what
+meets, in whatever order things come. RIGHT and FULL give out a tuple that has met nothing when it
+is no longer kept. What can meet it is decided by then: a combination that meets it has a member
 with a time before its expiry, and is decided when the punctuations of all inputs have come a window
 of that member further, or, if it began as an unmatched tuple of a right or full join that waited
 itself, when that one was no longer kept. What is decided at the same event comes at the same
@@ -47,14 +47,15 @@ from penstock.blocks.join.output import (
     in_rank_order,
     standing,
 )
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.multiway.combination_search import Arrived, known
-from penstock.blocks.multiway.stage import Entries, KeyStore, Stage
+from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.state import BlockState
-from penstock.blocks.window.live_ranges import Ranges, window_ranges
+from penstock.blocks.window.keys import StoredKeys, WindowKeys
+from penstock.blocks.window.live_ranges import Ranges
 from penstock.blocks.window.punctuator import Clock, Ticks
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.streams.windows import Range
@@ -93,7 +94,7 @@ def nothing_formed(inputs: int) -> Formed:
     return Formed(nothing, (nothing,) * inputs)
 
 
-def in_row_order(formed: Formed, sides: Sequence[JoinSide]) -> Formed:
+def in_row_order(formed: Formed, sides: Sequence[StoredWindow]) -> Formed:
     """Combinations as rows leave: by moment, then by the members' numbers in the order of FROM.
 
     Those that expire come oldest first, by the arrival of the youngest member.
@@ -142,7 +143,7 @@ class Events:
     settled: Sequence[Expiries]
 
 
-def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
+def events_of(sides: Sequence[StoredWindow], arrived: Arrived) -> Events:
     """The events of a batch that has been stored.
 
     A tuple expires when the punctuations of all other inputs have passed it, or all have ended.
@@ -162,7 +163,7 @@ def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
     moves = np.flatnonzero(moving)
     all_standing = [standing(moves, *of) for of in zip(steps, before, strict=True)]
 
-    def passing(side: JoinSide, inputs: Sequence[int], after: Ticks, first: Ticks) -> Expiries:
+    def passing(side: StoredWindow, inputs: Sequence[int], after: Ticks, first: Ticks) -> Expiries:
         """When inputs pass the tuples of a side, by their smallest punctuations and their ends."""
         ended_before = all(arrived.ended_before[number] for number in inputs)
         ended = all(sides[number].ended for number in inputs)
@@ -192,7 +193,7 @@ def events_of(sides: Sequence[JoinSide], arrived: Arrived) -> Events:
 
 
 def reach_of(
-    sides: Sequence[JoinSide], members: Sequence[Indices], count: int, clock: Clock
+    sides: Sequence[StoredWindow], members: Sequence[Indices], count: int, clock: Clock
 ) -> tuple[Ticks, Ticks]:
     """The largest time, and the smallest expiry, of the members that are in time windows."""
     times = np.full(count, clock.lowest, clock.dtype)
@@ -225,7 +226,7 @@ class CombinationWindow:
     batch. ``due`` is the moment at which the combination is settled, NEVER if that is done.
     """
 
-    def __init__(self, sides: Sequence[JoinSide], clock: Clock) -> None:
+    def __init__(self, sides: Sequence[StoredWindow], clock: Clock) -> None:
         self._sides = sides
         self._clock = clock
         number = np.dtype(np.int64)
@@ -339,9 +340,9 @@ class CombinationJoin:
         input: int,
         left: Sequence[int],
         kind: str,
-        sides: Sequence[JoinSide],
+        sides: Sequence[StoredWindow],
         clock: Clock,
-        entries_of: Callable[[Stage], Entries],
+        entries_of: Callable[[Stage], WindowKeys],
         failures: Failures,
         note: Callable[[int], None],
     ) -> None:
@@ -356,7 +357,7 @@ class CombinationJoin:
         self._entries_of = entries_of
         self._failures = failures
         self._note = note
-        self._keys: KeyStore | None = None
+        self._keys: StoredKeys | None = None
         self._steps = Steps(TUNING.pairs_per_step)
 
     def program(self, stage: Stage, kernel: str) -> None:
@@ -462,7 +463,7 @@ class CombinationJoin:
         times, expiry = window.times.view()[first:after], window.expiry.view()[first:after]
         seen = events.seen(ranks, self.input)
         entries = self._entries_of(self.stage)
-        ranges = window_ranges(side, seen, lambda: (times, expiry if self._is_timed else None))
+        ranges = side.ranges(seen, lambda: (times, expiry if self._is_timed else None))
         members = self._members(slice(first, after))
         found = self.stage.search(
             entries, self._sides, members, ranges, most, self._dictionary, self._failures,
@@ -470,7 +471,7 @@ class CombinationJoin:
         )  # fmt: skip
         if found is None:
             return None
-        chosen, seqs = found >> 32, entries.numbers(found & 0xFFFFFFFF)
+        chosen, seqs = found >> 32, entries.numbers_of(found & 0xFFFFFFFF)
         if self._mixed:
             live = events.expiries[self.input].of(seqs) > ranks[chosen]
             for other in self._mixed:
@@ -503,7 +504,7 @@ class CombinationJoin:
         keys = self._key_store()
         found = self.stage.search_combinations(
             keys,
-            keys.stored(stored_lower, stored_upper),
+            keys.read(stored_lower, stored_upper),
             self._sides,
             self._members(slice(None)),
             seqs,
@@ -526,21 +527,23 @@ class CombinationJoin:
             found[number] = buffer.view()[part]
         return found
 
-    def _key_store(self) -> KeyStore:
+    def _key_store(self) -> StoredKeys:
         if self._keys is None:
-            self._keys = KeyStore(self.stage.predicate, 0, self._kernel)
+            self._keys = StoredKeys(self.stage.predicate, 0, self._kernel)
             members = [buffer.view() for buffer in self.window.members]
             # Their failures were counted when they were formed.
             self._store_keys(self._keys, members, len(self.window), Failures())
         return self._keys
 
     def _store_keys(
-        self, keys: KeyStore, members: Sequence[Indices], count: int, failures: Failures
+        self, keys: StoredKeys, members: Sequence[Indices], count: int, failures: Failures
     ) -> None:
         every: list[Indices | None] = [None] * len(self._sides)
         for number, seqs in zip(self.left, members, strict=True):
             every[number] = seqs
-        keys.append(*self.stage.keys_of(self._sides, every, count, self._dictionary, failures))
+        found = self.stage.keys_of(self._sides, every, count, self._dictionary, failures)
+        keys.append(*found)
+        keys.widen(*found)
 
     # -- what comes out ---------------------------------------------------------------------
 
@@ -612,7 +615,7 @@ class CombinationJoin:
         self._keys = None
 
 
-def in_time(one: JoinSide, other: JoinSide, ones: Indices, others: Indices) -> Mask:
+def in_time(one: StoredWindow, other: StoredWindow, ones: Indices, others: Indices) -> Mask:
     """Whether tuples of a time window and of another kind of window may be in one combination.
 
     Only the younger of two tuples is bound by the older one's time window, and a count window binds

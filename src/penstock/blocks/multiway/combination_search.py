@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.lateness import Admitted
 from penstock.blocks.multiway.ranks import Ranks
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
+from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.merging import ranked_order
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -112,7 +113,7 @@ class WindowView(NamedTuple):
         Who is told of failed expressions, and of the number of comparisons.
     """
 
-    entries: Entries
+    entries: WindowKeys
     dictionary: Dictionary
     seen: Indices
     first: int
@@ -134,7 +135,7 @@ class NewcomersView(NamedTuple):
         Who is told of failed expressions, and of the number of comparisons.
     """
 
-    entries: Entries
+    entries: WindowKeys
     dictionary: Dictionary
     span: tuple[int, int]
     failures: Failures
@@ -161,7 +162,7 @@ class SearchProgram:
     ``stage`` makes its stages.
     """
 
-    sides: Sequence[JoinSide]
+    sides: Sequence[StoredWindow]
     terms: JoinTerms
     order: Callable[[int], ProbeOrder]
     revises_orders: bool

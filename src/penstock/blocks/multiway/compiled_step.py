@@ -17,26 +17,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.join.compiled_steps import (
-    HARMLESS,
     SAMPLE,
     SearchedIndex,
     SingleStep,
     set_constants,
 )
 from penstock.blocks.join.latency import Latency
-from penstock.blocks.join.side import JoinSide, key_dtype
 from penstock.blocks.lateness import INPUT_BITS
 from penstock.blocks.loose_rows import ColumnSource, ColumnSources
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path
 from penstock.blocks.run import Run
+from penstock.blocks.window.keys import WindowKeys, key_dtype
 from penstock.blocks.window.stored_columns import Buffer
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.addresses import address_of
 from penstock.kernels.compiled import Loader
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
-from penstock.kernels.predicate.overflow import stays_in_range
-from penstock.kernels.predicate.predicate import Key, KeyOperand
+from penstock.kernels.predicate.predicate import Key
 from penstock.kernels.predicate.scalar_source import Unsupported
 from penstock.kernels.probe.single_search import (
     HEADER,
@@ -74,7 +73,7 @@ class MultiwayBuffers(Protocol):
     dropping.
     """
 
-    sides: list[JoinSide]
+    sides: list[StoredWindow]
     columns: tuple[tuple[int, ...], ...]
     dictionary: Dictionary
     latency: Latency
@@ -84,10 +83,10 @@ class MultiwayBuffers(Protocol):
     def path(self, origin: int) -> Path:
         """The probe order of an input, and its stages."""
 
-    def entries_of(self, stage: Stage) -> Entries:
+    def entries_of(self, stage: Stage) -> WindowKeys:
         """The keys that a stage searches."""
 
-    def entries_over(self, input: int) -> list[Entries]:
+    def entries_over(self, input: int) -> list[WindowKeys]:
         """All keys of an input's tuples."""
 
     def note_single(self, origin: int, found: int, incomplete: int, compared: int) -> None:
@@ -104,7 +103,9 @@ class MultiwayBuffers(Protocol):
 class ProbedStage:
     """A stage as a compiled step probes it: the state that its search reads."""
 
-    def __init__(self, stage: Stage, entries: Entries, side: JoinSide, asking: Indices) -> None:
+    def __init__(
+        self, stage: Stage, entries: WindowKeys, side: StoredWindow, asking: Indices
+    ) -> None:
         self.stage = stage
         self.entries = entries
         self.partners: Indices = np.empty(SAMPLE, np.int64)
@@ -117,7 +118,7 @@ class ProbedStage:
             -1,
             0,
             0,
-            address_of(entries.keys.dropped_count),
+            address_of(entries.keys.dropped),
             address_of(side.rows.span),
             0,
             0,
@@ -134,12 +135,11 @@ class ProbedStage:
     @property
     def is_current(self) -> bool:
         """Whether the index has no other segments than were described."""
-        return self._index.is_described(self.entries.keys.index)
+        return self._index.is_described(self.entries.keys)
 
     def describe(self) -> None:
         """Describe the index."""
-        keys = self.entries.keys
-        self._index.describe(keys.index, len(keys.buffers), keys.dropped, self._state)
+        self._index.describe(self.entries.keys, self._state)
 
     @property
     def words(self) -> list[int]:
@@ -150,12 +150,17 @@ class ProbedStage:
         partners = address_of(self.partners), len(self.partners)
         return [address_of(self._state), described, rows, columns, *partners]
 
+    @property
+    def harmless(self) -> int | None:
+        """A magnitude of keys for which no sum can overflow."""
+        return self.stage.probe.harmless((None, self.entries.keys))
+
     def update(self, probes: list[npt.NDArray[Any]]) -> bool:
         """Bring the index up to date, for probes with such keys; False if only a batch can."""
         keys = self.entries.keys
         if keys.index is None or not probes or not len(probes[0]):
             return False
-        self._index.update(keys.index, keys.dropped, keys.stored(None, None), probes)
+        self._index.update(keys, probes)
         return True
 
 
@@ -237,7 +242,7 @@ class SingleMultiway(SingleStep):
         state = [
             address_of(self._asking),
             own.window.size if isinstance(own.window, Rows) else -1,
-            address_of(own.dropped),
+            0,
             address_of(own.rows.span),
             *[0] * (len(HEADER) - 4 + len(MORE)),
         ]
@@ -245,7 +250,7 @@ class SingleMultiway(SingleStep):
         for buffer in buffers:
             state += [address_of(buffer.array), address_of(buffer.span), len(buffer.array)]
         for entries in self._own_entries:
-            state += [address_of(entries.span), address_of(entries.keys.dropped_count)]
+            state.append(address_of(entries.keys.dropped))
         for stage in self._stages:
             state += stage.words
         members = [self._member_buffers(column) for column in kernel.members]
@@ -305,8 +310,8 @@ class SingleMultiway(SingleStep):
         order, stages = self._block.path(self._origin)
         known = (
             order,
-            tuple(_stored(self._block.entries_of(stage)) for stage in stages),
-            tuple((tuple(_keys(e, self._origin)), _stored(e)) for e in self._own_entries),
+            tuple(self._block.entries_of(stage).keys.shape for stage in stages),
+            tuple((tuple(_keys(e, self._origin)), e.keys.shape) for e in self._own_entries),
             tuple(
                 tuple(column.valid is not None for column in side.rows.fixed.values())
                 for side in self._sides
@@ -334,7 +339,7 @@ class SingleMultiway(SingleStep):
             tuple(column.values.array.dtype for column in fixed.values()),
             tuple(column.valid is not None for column in fixed.values()),
         )
-        entries = tuple((tuple(_keys(e, self._origin)), _stored(e)) for e in self._own_entries)
+        entries = tuple((tuple(_keys(e, self._origin)), e.keys.shape) for e in self._own_entries)
         shape = StagesShape(
             self._origin,
             len(self._sides),
@@ -361,7 +366,7 @@ class SingleMultiway(SingleStep):
     def _stage_shape(self, stage: Stage) -> StageShape:
         keys = tuple(stage.combination_keys)
         dtypes = tuple(map(key_dtype, keys))
-        stored = _stored(self._block.entries_of(stage))
+        stored = self._block.entries_of(stage).keys.shape
         return StageShape(stage.input, stage.predicate, keys, dtypes, stored)
 
     def _member_column(self, column: Column) -> MemberColumn:
@@ -373,9 +378,9 @@ class SingleMultiway(SingleStep):
     def _set_bounds(self, source: StagesSource) -> bool:
         """Fill in how large keys may be; False if no size is known to be harmless."""
         for entries, number, slot in source.widened:
-            bounds = self._own_entries[entries].keys.columns[number].bounds
-            self._state[slot] = address_of(bounds)
-        sizes = {bound.stage: self._harmless(bound.stage) for bound in source.bounds}
+            column = self._own_entries[entries].keys.columns[number]
+            self._state[slot] = address_of(column.limits)
+        sizes = {bound.stage: self._stages[bound.stage].harmless for bound in source.bounds}
         for bound in source.bounds:
             size = sizes[bound.stage]
             if size is None:
@@ -383,29 +388,11 @@ class SingleMultiway(SingleStep):
             low, high = -size, size
             if bound.side == 1:
                 column = self._stages[bound.stage].entries.keys.columns[bound.number]
-                low, high = min(low, column.low or 0), max(high, column.high or 0)
-                self._state[bound.slot + 2] = address_of(column.bounds)
+                known = column.bounds or (0, 0)
+                low, high = min(low, known[0]), max(high, known[1])
+                self._state[bound.slot + 2] = address_of(column.limits)
             self._state[bound.slot : bound.slot + 2] = low, high
         return True
-
-    def _harmless(self, number: int) -> int | None:
-        """A magnitude of the keys of a stage for which no sum can overflow."""
-        stage, columns = self._stages[number].stage, self._stages[number].entries.keys.columns
-
-        def bounds_of(operand: KeyOperand) -> tuple[int, int] | None:
-            key = stage.predicate.keys[operand.side][operand.index]
-            if key_dtype(key).kind != "i":
-                return None
-            if operand.side == 0:
-                return -size, size
-            column = columns[operand.index]
-            return min(-size, column.low or 0), max(size, column.high or 0)
-
-        for bits in HARMLESS:
-            size = 1 << bits
-            if stays_in_range(stage.predicate.condition, stage.predicate.constants, bounds_of):
-                return size
-        return None
 
     # -- taking -----------------------------------------------------------------------------
 
@@ -510,15 +497,7 @@ class SingleMultiway(SingleStep):
         return Run(tuple(batches), np.full(found, position, np.int64))
 
 
-def _stored(entries: Entries) -> Stored:
-    columns = entries.keys.columns
-    return Stored(
-        tuple(column.values.array.dtype for column in columns),
-        tuple(column.valid is not None for column in columns),
-    )
-
-
-def _keys(entries: Entries, input: int) -> list[Key]:
+def _keys(entries: WindowKeys, input: int) -> list[Key]:
     """The keys of entries, over the input that they are of."""
     return [_over(column.key, input) for column in entries.keys.columns]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from penstock.blocks.multiway.combination_search import Arrived, SearchProgram
 from penstock.blocks.multiway.order_revision import Sample
-from penstock.blocks.multiway.stage import KeyStore
+from penstock.blocks.window.keys import StoredKeys
 from penstock.program.choose.design import (
     DesignChoice,
     JoinEstimates,
@@ -134,7 +134,7 @@ class DesignRevision:
 
     def _has_index(self, plan: ProbeStage) -> bool:
         stage = self._program.stage(plan)
-        return KeyStore(stage.predicate, 1, self._program.kernel).index is not None
+        return StoredKeys(stage.predicate, 1, self._program.kernel).index is not None
 
     def explained(self) -> list[str]:
         """The line of EXPLAIN about the design in use; none before anything was measured."""

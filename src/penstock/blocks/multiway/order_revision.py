@@ -25,8 +25,8 @@ from penstock.blocks.multiway.combination_search import (
     SearchProgram,
     WindowView,
 )
-from penstock.blocks.multiway.stage import Entries
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
+from penstock.blocks.window.keys import StoredKeys, WindowKeys
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.program.choose.probe_order import (
@@ -198,7 +198,7 @@ class Sample:
         """What becomes of a sample at a stage."""
         program, stage = self._program, self._program.stage(plan)
         side, dictionary = program.sides[plan.input], Dictionary()
-        entries = Entries(stage.predicate, "nested-loop", side, dictionary)
+        entries = WindowKeys(stage.predicate, "nested-loop", side, dictionary)
         seen = self._arrived.ranks.seen(sample.ranks, plan.input)
         view = WindowView(entries, dictionary, seen, 0, Failures(), lambda comparisons: None)
         found = program.extend(
@@ -206,7 +206,7 @@ class Sample:
         )
         window = len(side.rows)
         cost = 1.0
-        if not Entries(stage.predicate, program.kernel, side, dictionary, (0, ())).keys.index:
+        if not StoredKeys(stage.predicate, 1, program.kernel).index:
             cost += window / COMPARISONS_PER_PROBE
         if found is None:
             return _Tried(float(window), cost, sample.part(0, 0))

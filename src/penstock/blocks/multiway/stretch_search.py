@@ -21,7 +21,8 @@ from penstock.blocks.multiway.combination_search import (
     WindowView,
     in_output_order,
 )
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
+from penstock.blocks.window.keys import WindowKeys
 from penstock.blocks.window.steps import Steps
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -63,7 +64,7 @@ class StretchSearch:
         self,
         program: SearchProgram,
         path: Callable[[int], Path],
-        entries: Callable[[Stage], Entries],
+        entries: Callable[[Stage], WindowKeys],
         dictionary: Dictionary,
         failures: Failures,
         begin: Begin | None = None,

@@ -8,17 +8,11 @@ the range has every tuple that may be live, and the kernel compares times.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from penstock.blocks.window.punctuator import Clock
-from penstock.blocks.window.stored_columns import Buffer, RowStore
-from penstock.kernels.merging import row_ranges, time_ranges
-from penstock.streams.windows import Range, Rows, Window
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -38,80 +32,6 @@ class Ranges:
     upper: Array | None = None
 
 
-class StoredWindow(Protocol):
-    """A window with its tuples, as :class:`penstock.blocks.join.side.JoinSide` has them."""
-
-    @property
-    def window(self) -> Window:
-        """Its kind and size."""
-
-    @property
-    def rows(self) -> RowStore:
-        """The tuples."""
-
-    @property
-    def newest(self) -> int:
-        """How many of them are of this batch."""
-
-    @property
-    def clock(self) -> Clock:
-        """What counts its ticks."""
-
-    @property
-    def times(self) -> Buffer:
-        """Of a time window, the tuples' times."""
-
-    @property
-    def expiry(self) -> Buffer:
-        """When they leave it."""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether times ascend."""
-
-
-def numbered_ranges(stored: StoredWindow, seen: Indices) -> Ranges:
-    """The candidates of probes by their numbers alone, as indices of the window's tuples.
-
-    ``seen`` are how many of the batch's tuples of the window each probe may see.
-    """
-    before = len(stored.rows) - stored.newest
-    if isinstance(stored.window, Rows):
-        lo, hi = np.empty_like(seen), np.empty_like(seen)
-        row_ranges(seen, before, stored.window.size, lo, hi)
-        return Ranges(lo, hi)
-    return Ranges(np.zeros_like(seen), before + seen)
-
-
-def window_ranges(
-    stored: StoredWindow, seen: Indices, reach: Callable[[], tuple[Array | None, Array | None]]
-) -> Ranges:
-    """The candidates of probes in a window, as indices of its tuples.
-
-    ``seen`` as for :func:`numbered_ranges`; ``reach`` gives, for a time window, what the expiry of
-    a tuple must be above and what its time must be below, or None for each that has no bound.
-    """
-    if not isinstance(stored.window, Range):
-        return numbered_ranges(stored, seen)
-    lower, upper = reach()
-    if lower is None:
-        return numbered_ranges(stored, seen)
-    before = len(stored.rows) - stored.newest
-    expiry, times = stored.expiry.view(), stored.times.view()
-    if stored.in_order:
-        lo, hi = np.empty_like(seen), np.empty_like(seen)
-        bound = stored.clock.nothing if upper is None else upper
-        time_ranges(seen, before, lower, bound, (expiry, times), lo, hi)
-        return Ranges(lo, hi)
-    # Of times out of order, the range is bounded by running extremes.
-    hi = before + seen
-    lo = np.searchsorted(np.maximum.accumulate(expiry), lower, side="right")
-    if upper is not None:
-        earliest = np.minimum.accumulate(times[::-1])[::-1]
-        hi = np.minimum(hi, np.searchsorted(earliest, upper))
-    return Ranges(lo, np.maximum(lo, hi), lower, upper)
-
-
 def timed_ranges(
     numbered: Ranges,
     reach: tuple[Array, Array | None],
@@ -120,7 +40,8 @@ def timed_ranges(
 ) -> Ranges:
     """Of the candidates by number, those that are live by time.
 
-    ``reach`` as in :func:`window_ranges`; ``stored`` are the expiries and the times of the entries.
+    ``reach`` as in :meth:`penstock.blocks.window.window.StoredWindow.ranges`; ``stored`` are the
+    expiries and the times of the entries.
     """
     lo, hi, (lower, upper), (expiry, times) = numbered.lo, numbered.hi, reach, stored
     if not in_order:

@@ -16,7 +16,8 @@ from penstock.blocks.multiway.combination_search import (
     SearchProgram,
     WindowView,
 )
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
+from penstock.blocks.window.keys import WindowKeys
 from penstock.flows.circular.order_control_unit import OrderControlUnit
 from penstock.flows.multi_flow import IntermediateResults, NewTuples
 from penstock.flows.network.network import Port, Sent
@@ -41,10 +42,10 @@ class JoinCore:
         self._side = program.sides[input]
         self._stages = stages
         self._dictionary = Dictionary()
-        self._entries: dict[tuple[Any, ...], Entries] = {}
+        self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         for stage in stages.values():
             if stage.identity not in self._entries:
-                self._entries[stage.identity] = Entries(
+                self._entries[stage.identity] = WindowKeys(
                     stage.predicate, program.kernel, self._side, self._dictionary
                 )
         self._of_origin = {o: self._entries[stage.identity] for o, stage in stages.items()}

@@ -14,7 +14,8 @@ from penstock.blocks.multiway.combination_search import (
     NewcomersView,
     SearchProgram,
 )
-from penstock.blocks.multiway.stage import Entries, Stage
+from penstock.blocks.multiway.stage import Stage
+from penstock.blocks.window.keys import WindowKeys
 from penstock.flows.circular.stage import JoinCore
 from penstock.flows.multi_flow import IntermediateResults, NewTuples
 from penstock.flows.network.network import Port, Sent
@@ -239,7 +240,7 @@ class FirstStage:
         side, span = self._program.sides[third], tuples.spans[third]
         dictionary = Dictionary()
         first = side.rows.next - side.newest + span[0]
-        entries = Entries(
+        entries = WindowKeys(
             self._newcomers.predicate,
             self._program.kernel,
             side,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.blocks.join.side import JoinSide
 from penstock.blocks.multiway.combination_search import Combinations, SearchProgram, known
+from penstock.blocks.window.window import StoredWindow
 from penstock.flows.circular.stage import JoinCore
 from penstock.flows.multi_flow import NewTuples
 from penstock.flows.stashed.stash import AnyStash, Live, Pairs
@@ -200,7 +200,7 @@ class ResultStorageUnit:
         return Pairs((first, second), _expiry(self._pair, (first, second)))
 
 
-def _expiry(pair: Sequence[JoinSide], numbers: Sequence[np.ndarray]) -> np.ndarray:
+def _expiry(pair: Sequence[StoredWindow], numbers: Sequence[np.ndarray]) -> np.ndarray:
     """When pairs expire by time: with the first of their tuples."""
     clock = pair[0].clock
     ends = [

@@ -48,9 +48,9 @@ FIRST_BUFFER = FULL + 1
 STAGE_WORDS = 6
 """Of each stage: the address of its state, the address, rows and columns of the description of its
 segments, and the address and size of the array for partners."""
-ENTRIES_WORDS = 2
-"""Of each set of keys of the tuple's own window: the addresses of the numbers of the first tuple
-and of the one after the last, and of the number of keys that were dropped."""
+ENTRIES_WORDS = 1
+"""Of each set of keys of the tuple's own window: the address of the number of keys that were
+dropped."""
 COLUMN_WORDS = 4
 """Of each column of a member: the addresses of data and span, and of those of its validity."""
 
@@ -372,18 +372,14 @@ def searchNUMBER(state, segments, out, {", ".join(arguments)}):
                 f"bounds[1] = max(bounds[1], e{number}_{i})",
             ]
         entries = [self._entries + ENTRIES_WORDS * i for i in range(len(own_keys))]
-        lines += [f"at(state[{slot}], 2, np.int64)[1] += 1" for slot in entries]
         lines += [
             "held = at(state[OWN_ROWS], 2, np.int64)",
             "held[1] += 1",
             "if state[WINDOW] >= 0 and held[1] - held[0] > state[WINDOW]:",
             "    held[0] += 1",
-            "    at(state[OWN_DROPPED], 1, np.int64)[0] += 1",
             *(f"    drop_one(span{i})" for i in range(len(values))),
         ]
-        for slot in entries:
-            lines.append(f"    at(state[{slot}], 2, np.int64)[0] += 1")
-            lines.append(f"    at(state[{slot + 1}], 1, np.int64)[0] += 1")
+        lines += [f"    at(state[{slot}], 1, np.int64)[0] += 1" for slot in entries]
         return lines
 
 

@@ -1,16 +1,15 @@
-"""One input of a join: its window, whole tuples and keys, and which tuples are unmatched.
+"""The window of one input of a join: its tuples, what a probe may see of them, and their expiry.
 
 The window stores every tuple of the stream, whatever the predicate: count windows count them all,
-outer joins pad them, and a changed predicate may need them. The keys, which kernels read, are
-stored only for tuples that pass the side's filter. Both are contiguous in sequence order, so
-the part of a window that one probe may see is an index range.
+outer joins pad them, and a changed predicate may need them. Tuples are in sequence order, so the
+part of a window that one probe may see is an index range. The keys, which kernels read, are stored
+apart (:mod:`penstock.blocks.window.keys`): for each predicate anew, and where the search is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +17,10 @@ import pyarrow as pa
 
 from penstock.blocks.run import Share
 from penstock.blocks.state import BlockState
-from penstock.blocks.window.live_ranges import expired
+from penstock.blocks.window.live_ranges import Ranges, expired
 from penstock.blocks.window.punctuator import Clock, Lag, Punctuator, Ticks
 from penstock.blocks.window.stored_columns import Buffer, RowStore
-from penstock.kernels.expressions.evaluate import evaluate_each, select
-from penstock.kernels.expressions.vector import Failures, null_vector
-from penstock.kernels.merging import is_sorted
-from penstock.kernels.predicate.dictionary import Dictionary
-from penstock.kernels.predicate.keys import comparison_key, native_values
-from penstock.kernels.predicate.predicate import Key
-from penstock.kernels.probe.entry_index import EntryIndex
-from penstock.kernels.probe.nested_loop import Columns
-from penstock.sql.expressions import TRUE, Expression
-from penstock.streams.batches import opened, take
+from penstock.kernels.merging import is_sorted, row_ranges, time_ranges
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 from penstock.tuning import TUNING
 
@@ -39,100 +29,15 @@ Mask = npt.NDArray[np.bool_]
 NO_NUMBERS = np.empty(0, np.int64)
 
 
-class KeyColumn:
-    """A stored key: its values, its validity once it has had a NULL, its bounds if native."""
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.values = Buffer(key_dtype(key))
-        self.valid: Buffer | None = None
-        self.bounds: Indices = np.array([1, 0], np.int64)
-        """The least and the largest integer so far, swapped if there is none; compiled code moves
-        these too."""
-
-    @property
-    def low(self) -> int | None:
-        """The least integer that has been stored."""
-        return int(self.bounds[0]) if self.bounds[0] <= self.bounds[1] else None
-
-    @property
-    def high(self) -> int | None:
-        """The largest integer that has been stored."""
-        return int(self.bounds[1]) if self.bounds[0] <= self.bounds[1] else None
-
-    def append(self, values: npt.NDArray[Any], valid: Mask | None) -> None:
-        """Store keys at the end."""
-        if valid is not None and self.valid is None:
-            self.valid = Buffer(np.dtype(np.bool_))
-            self.valid.append(np.ones(len(self.values), np.bool_))
-        self.values.append(values)
-        if self.valid is not None:
-            self.valid.append(valid if valid is not None else np.ones(len(values), np.bool_))
-
-    def widen(self, low: int, high: int) -> None:
-        """Extend the bounds to ``low .. high``."""
-        if self.bounds[0] <= self.bounds[1]:
-            low, high = min(low, int(self.bounds[0])), max(high, int(self.bounds[1]))
-        self.bounds[:] = low, high
-
-
-@dataclass(frozen=True)
-class KeyValues:
-    """The keys of arriving tuples: those that pass the filter, by index in their run."""
-
-    passed: Indices | None
-    values: list[npt.NDArray[Any]]
-    valid: list[Mask | None]
-
-    def only(self, chosen: Indices) -> KeyValues:
-        """The keys of the tuples at these indices."""
-        passed = None if self.passed is None else self.passed[chosen]
-        valid = [None if mask is None else mask[chosen] for mask in self.valid]
-        return KeyValues(passed, [values[chosen] for values in self.values], valid)
-
-
-def key_values(
-    keys: Sequence[Key],
-    inputs: Sequence[pa.RecordBatch],
-    dictionary: Dictionary,
-    failures: Failures,
-) -> tuple[list[npt.NDArray[Any]], list[Mask | None]]:
-    """The values of keys, as kernels compare them, and which of them are not NULL."""
-    values: list[npt.NDArray[Any]] = []
-    valid: list[Mask | None] = []
-    vectors = evaluate_each([key.expression for key in keys], inputs, failures)
-    for key, vector in zip(keys, vectors, strict=True):
-        if key.kind == "code":
-            values.append(dictionary.encode(vector.to_arrow()))
-        elif key.kind == "native":
-            values.append(native_values(vector))
-        else:
-            values.append(comparison_key(vector))
-        valid.append(vector.valid)
-    return values, valid
-
-
-NO_KEYS = KeyValues(None, [], [])
-
-
-def key_dtype(key: Key) -> np.dtype[Any]:
-    """The machine type of a key's column: that of the key of no value at all."""
-    if key.kind == "code":
-        return np.dtype(np.int32)
-    nothing = null_vector(key.expression.type, 0)
-    values = native_values(nothing) if key.kind == "native" else comparison_key(nothing)
-    return values.dtype
-
-
 def _letter(index: int) -> str:
     """The name of an input in saved state: R, S, S2, S3, ..."""
     return "RS"[index] if index < 2 else f"S{index}"
 
 
-class JoinSide:
-    """The state of one input. ``index`` 0 is the left (R), 1 the right (S), 2 a third one."""
+class StoredWindow:
+    """A window with its tuples. ``index`` 0 is that of the left input (R), 1 of the right (S)."""
 
-    def __init__(self, index: int, schema: pa.Schema, clock: Clock, failures: Failures) -> None:
+    def __init__(self, index: int, schema: pa.Schema, clock: Clock) -> None:
         self.index = index
         self.clock = clock
         self.rows = RowStore(schema)
@@ -146,24 +51,13 @@ class JoinSide:
         """How much longer than its window a tuple can be met, where a combination may be decided
         later than its members expire; None: no longer."""
         self.share: Share | None = None
-        self.stores_keys = True
-        """Whether keys are stored here; where a flow's cores store them, only their bounds are."""
         self.origin: Buffer | None = None
         self.newest = 0
-        self.entry_index: EntryIndex | None = None
-        self.dropped: Indices = np.zeros(1, np.int64)
+        """How many of the tuples are of this batch."""
         self.times = Buffer(clock.dtype)
         self.expiry = Buffer(clock.dtype)
         self.matched: Buffer | None = None
         self.arrived: Buffer | None = None
-        self.jumps: Buffer | None = None
-        """Of the left side of semi and anti joins, for each key: 0 or, if its tuple is matched, a
-        distance; see :mod:`penstock.kernels.predicate.generate_first`."""
-        self.filter: Expression = TRUE
-        self._filters = False
-        self.columns: list[KeyColumn] = []
-        self.seqs: Buffer | None = None
-        self.failures = failures
 
     # -- programming ------------------------------------------------------------------------
 
@@ -174,17 +68,11 @@ class JoinSide:
         if arrivals and self.arrived is None:
             self.arrived = Buffer(np.dtype(np.int64))
 
-    def pass_over_matched(self) -> None:
-        """Let probes pass over tuples that are matched."""
-        self.jumps = Buffer(np.dtype(np.int32))
-
     def set_window(self, window: Window, time: TimeAttribute | None) -> None:
         """Take a window of this size. What has expired stays expired."""
         if self.time is not None and time is not None and self.time.factor != time.factor:
             window, time = self._rescale(window, time)
         self.window, self.time = window, time
-        if self.entry_index is not None:
-            self.entry_index.clear()
         self.punctuator.program(window)
         if isinstance(window, Range) and len(self.expiry):
             expiry = self.clock.expiry(self.times.view(), window)
@@ -210,49 +98,9 @@ class JoinSide:
         self.punctuator.seen, self.punctuator.punctuation = self.clock.scaled(ends, ratio).tolist()
         return window, time
 
-    def set_keys(
-        self,
-        condition: Expression,
-        keys: list[Key],
-        dictionary: Dictionary,
-        index: EntryIndex | None = None,
-    ) -> None:
-        """Change the keys; those of the stored tuples are recomputed."""
-        self.filter, self._filters = condition, condition != TRUE
-        self.entry_index = index
-        self.dropped[0] = 0
-        self.seqs = None if condition == TRUE and self.share is None else Buffer(np.dtype(np.int64))
-        self.columns = [KeyColumn(key) for key in keys]
-        if self.jumps is not None:
-            self.pass_over_matched()
-        seq = self.rows.first
-        counted = self.failures.count
-        for batch in self.rows.batches():
-            self._store(self.keyed(batch, dictionary), seq, batch.num_rows)
-            seq += batch.num_rows
-        self.failures.count = counted  # these tuples were counted when they arrived
-        if self.jumps is not None and self.matched is not None:
-            matched = self.matched.view()
-            if self.seqs is not None:
-                matched = matched[self.seqs.view() - self.rows.first]
-            self.jumps.replace(matched.astype(np.int32))
-
     # -- arrival ----------------------------------------------------------------------------
 
-    def keyed(self, batch: pa.RecordBatch, dictionary: Dictionary) -> KeyValues:
-        """Filter arriving tuples and compute their keys."""
-        inputs = (batch,) if self.index == 0 else (batch, batch)
-        passed: Indices | None = None
-        if self._filters:
-            passed = np.flatnonzero(select(inputs, self.filter, self.failures))
-            batch = opened(take(batch, passed))
-            inputs = (batch,) if self.index == 0 else (batch, batch)
-        keys = [column.key for column in self.columns]
-        return KeyValues(passed, *key_values(keys, inputs, dictionary, self.failures))
-
-    def append(
-        self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices, keyed: KeyValues
-    ) -> None:
+    def append(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices) -> None:
         """Store arriving tuples, at the end of the window."""
         self.newest = count = batch.num_rows
         first = self.rows.next
@@ -271,25 +119,6 @@ class JoinSide:
             self.arrived.append(arrived)
         if self.origin is not None:
             self.origin.append(np.arange(first, first + count))
-        self._store(keyed, first, count)
-
-    def _store(self, keyed: KeyValues, first: int, count: int) -> None:
-        if self.seqs is not None and self.stores_keys:
-            passed = keyed.passed if keyed.passed is not None else np.arange(count, dtype=np.int64)
-            if self.share is not None:
-                mine = np.flatnonzero(self.share.owns(self.arrival_numbers(passed + first)))
-                keyed, passed = keyed.only(mine), passed[mine]
-            self.seqs.append(passed + first)
-            count = len(passed)
-        if self.jumps is not None:
-            self.jumps.append(np.zeros(count, np.int32))
-        for column, values, valid in zip(self.columns, keyed.values, keyed.valid, strict=True):
-            if self.stores_keys:
-                column.append(values, valid)
-            if column.key.kind == "native" and values.dtype.kind == "i" and len(values):
-                known = values if valid is None else values[valid]
-                if len(known):
-                    column.widen(int(known.min()), int(known.max()))
 
     def arrival_numbers(self, seqs: Indices) -> Indices:
         """The numbers that tuples of the window arrived with; :meth:`pack` gives them others."""
@@ -302,43 +131,52 @@ class JoinSide:
         """Which tuples of the window are a core's, by the numbers that they arrived with."""
         return share.owns(self.arrival_numbers(np.arange(self.rows.first, self.rows.next)))
 
-    # -- candidates of a probe ---------------------------------------------------------------
+    # -- the live range of a probe ------------------------------------------------------------
 
-    @property
-    def first_entry(self) -> int:
-        """The absolute number of the oldest entry."""
-        return int(self.dropped[0])
+    def numbered_ranges(self, seen: Indices) -> Ranges:
+        """The candidates of probes by their numbers alone, as indices of tuples.
 
-    def entry_range(self, lo: Indices, hi: Indices) -> tuple[Indices, Indices]:
-        """From indices of tuples to indices of keys."""
-        if self.seqs is None:
-            return lo, hi
-        lo, hi = lo + self.rows.first, hi + self.rows.first
-        if self.share is not None and self.filter == TRUE and self.origin is None:
-            first = int(self.share.before(np.array([self.rows.first]))[0])
-            return self.share.before(lo) - first, self.share.before(hi) - first
-        seqs = self.seqs.view()
-        return np.searchsorted(seqs, lo), np.searchsorted(seqs, hi)
+        ``seen`` are how many of the batch's tuples each probe may see.
+        """
+        before = len(self.rows) - self.newest
+        if isinstance(self.window, Rows):
+            lo, hi = np.empty_like(seen), np.empty_like(seen)
+            row_ranges(seen, before, self.window.size, lo, hi)
+            return Ranges(lo, hi)
+        return Ranges(np.zeros_like(seen), before + seen)
 
-    def entry_numbers(self) -> tuple[Indices, int]:
-        """The sequence numbers of the keys; none, and the first, if they follow one another."""
-        return (NO_NUMBERS if self.seqs is None else self.seqs.view()), self.rows.first
+    def ranges(
+        self, seen: Indices, reach: Callable[[], tuple[Ticks | None, Ticks | None]]
+    ) -> Ranges:
+        """The candidates of probes, as indices of tuples.
 
-    def stored_columns(self, by_time: bool, bounded_above: bool) -> Columns:
-        """The columns that a kernel reads; ``by_time``: times too, for which tuples are live."""
-        keys = [column.values.view() for column in self.columns]
-        valid = [None if c.valid is None else c.valid.view() for c in self.columns]
-        if not by_time:
-            return Columns(keys, valid)
+        ``seen`` as for :meth:`numbered_ranges`; ``reach`` gives, for a time window, what the expiry
+        of a tuple must be above and what its time must be below, or None for each that has no
+        bound.
+        """
+        if not isinstance(self.window, Range):
+            return self.numbered_ranges(seen)
+        lower, upper = reach()
+        if lower is None:
+            return self.numbered_ranges(seen)
+        before = len(self.rows) - self.newest
         expiry, times = self.expiry.view(), self.times.view()
-        if self.seqs is not None:
-            where = self.seqs.view() - self.rows.first
-            expiry, times = expiry[where], times[where]
-        return Columns(keys, valid, expiry, times if bounded_above else None)
+        if self.in_order:
+            lo, hi = np.empty_like(seen), np.empty_like(seen)
+            bound = self.clock.nothing if upper is None else upper
+            time_ranges(seen, before, lower, bound, (expiry, times), lo, hi)
+            return Ranges(lo, hi)
+        # Of times out of order, the range is bounded by running extremes.
+        hi = before + seen
+        lo = np.searchsorted(np.maximum.accumulate(expiry), lower, side="right")
+        if upper is not None:
+            earliest = np.minimum.accumulate(times[::-1])[::-1]
+            hi = np.minimum(hi, np.searchsorted(earliest, upper))
+        return Ranges(lo, np.maximum(lo, hi), lower, upper)
 
     # -- expiry -----------------------------------------------------------------------------
 
-    def cut(self, *others: JoinSide) -> int:
+    def cut(self, *others: StoredWindow) -> int:
         """The first sequence number that is still in the window, after all that has arrived.
 
         ``others`` are all other inputs of the join.
@@ -352,7 +190,7 @@ class JoinSide:
             return self.rows.first + expired(expiry, punctuation, self.in_order)
         return self.rows.first
 
-    def passed(self, others: Sequence[JoinSide]) -> int | float:
+    def passed(self, others: Sequence[StoredWindow]) -> int | float:
         """The time up to which tuples are met no more.
 
         That is the smallest punctuation, less the lag; a stream that has ended has the highest.
@@ -362,7 +200,7 @@ class JoinSide:
             return least
         return self.clock.number(self.lag.before(np.array([least], self.clock.dtype))[0])
 
-    def forget(self, *others: JoinSide, needed: int | None = None) -> int:
+    def forget(self, *others: StoredWindow, needed: int | None = None) -> int:
         """Drop expired tuples, but none from number ``needed`` on; returns how many."""
         first, oldest = self.cut(*others), self.rows.first
         if needed is not None:
@@ -415,17 +253,6 @@ class JoinSide:
         for column in (self.times, self.expiry, self.matched, self.arrived, self.origin):
             if column is not None and len(column):
                 column.drop(count)
-        dropped = count if self.stores_keys else 0
-        if self.seqs is not None:
-            dropped = int(np.searchsorted(self.seqs.view(), first))
-            self.seqs.drop(dropped)
-        if self.jumps is not None:
-            self.jumps.drop(dropped)
-        self.dropped[0] += dropped
-        for key in self.columns:
-            key.values.drop(dropped)
-            if key.valid is not None:
-                key.valid.drop(dropped)
         self.rows.drop_before(first)
         if not len(self.rows):
             self.in_order = True
@@ -433,7 +260,7 @@ class JoinSide:
     def fit(self) -> None:
         """Give back memory that a smaller window does not need."""
         self.rows.fit()
-        for buffer in self._buffers():
+        for buffer in self._saved_columns().values():
             buffer.fit()
 
     # -- state ------------------------------------------------------------------------------
@@ -491,11 +318,4 @@ class JoinSide:
 
     @property
     def nbytes(self) -> int:
-        index = 0 if self.entry_index is None else self.entry_index.nbytes
-        return self.rows.nbytes + index + sum(buffer.nbytes for buffer in self._buffers())
-
-    def _buffers(self) -> list[Buffer]:
-        buffers = [self.times, self.expiry, self.matched, self.arrived, self.jumps, self.seqs]
-        for column in self.columns:
-            buffers += [column.values, column.valid]
-        return [buffer for buffer in buffers if buffer is not None]
+        return self.rows.nbytes + sum(buffer.nbytes for buffer in self._saved_columns().values())
