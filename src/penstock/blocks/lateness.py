@@ -2,15 +2,14 @@
 
 Every event of a run gets a *rank key*, an integer that orders it among all events of all inputs: by
 position, at one position tuples by input, and controls after all tuples. Controls of all inputs at
-one position have the same key: they act together. :class:`Ranks` merges the keys of the two sides
-of a join into one order, :class:`penstock.blocks.multiway.ranks.Ranks` those of any number.
+one position have the same key: they act together. :class:`penstock.blocks.ranks.Ranks` merges the
+keys of all inputs into one order.
 """
 
 from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,8 +22,7 @@ from penstock.blocks.run import EndOfStream, Letters, Run
 from penstock.blocks.window.punctuator import Ticks
 from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import vector_of
-from penstock.kernels.merging import later_of, places, rank_densely
-from penstock.kernels.probe.buckets import gathered
+from penstock.kernels.merging import later_of
 from penstock.streams.batches import opened, take
 from penstock.streams.literals import format_array, physical_array
 from penstock.streams.windows import Range
@@ -35,8 +33,6 @@ INPUT_BITS = 6
 """The bits of a rank key that name the input; the others are the position."""
 CONTROL = (1 << INPUT_BITS) - 1
 """The place of controls among the inputs: after all."""
-Both = Callable[[Callable[[int], bool]], list[bool]]
-"""Calls a function for side 0 and for side 1, perhaps in parallel."""
 
 
 @dataclass(frozen=True)
@@ -226,102 +222,3 @@ def tick_to_physical(side: StoredWindow, tick: int | float) -> object:
         return units / 10**kind.scale if pa.types.is_decimal(kind) else units
     whole = units.numerator
     return decimal.Decimal(whole).scaleb(-kind.scale) if pa.types.is_decimal(kind) else whole
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """Every admitted tuple and every control has a rank, ``0 .. count - 1``.
-
-    Parameters
-    ----------
-    tuples
-        The ranks of each side's tuples.
-    seen
-        For each side's tuples, how many of the other side's are ranked before.
-    controls
-        The ranks of each side's punctuations and end; those at one position share one.
-    count
-        How many ranks there are.
-    at
-        The position of the event with each rank; or that of the first, if they follow one another.
-    """
-
-    tuples: tuple[Indices, Indices]
-    seen: tuple[Indices, Indices]
-    controls: tuple[Indices, Indices]
-    count: int
-    at: Indices | int
-
-    @classmethod
-    def of(cls, left: Admitted, right: Admitted, both: Both) -> Ranks:
-        """Merge the events of both sides by their keys."""
-        keys = (left.keys, right.keys)
-        if not len(left.control_keys) and not len(right.control_keys):
-            if not len(keys[0]) or not len(keys[1]):
-                return cls._one_sided(left.positions, right.positions)
-            dense = _dense(left.positions, right.positions, both)
-            if dense is not None:
-                return dense
-        seen = places(*keys)
-        tuples = [np.arange(len(k), dtype=np.int64) + s for k, s in zip(keys, seen, strict=True)]
-        control_keys = np.unique(np.concatenate((left.control_keys, right.control_keys)))
-        if len(control_keys):
-            tuples = [
-                t + np.searchsorted(control_keys, k) for t, k in zip(tuples, keys, strict=True)
-            ]
-        ranks = np.arange(len(control_keys), dtype=np.int64)
-        ranks += np.searchsorted(keys[0], control_keys) + np.searchsorted(keys[1], control_keys)
-        controls = (
-            ranks[np.searchsorted(control_keys, left.control_keys)],
-            ranks[np.searchsorted(control_keys, right.control_keys)],
-        )
-        position_of = np.empty(len(keys[0]) + len(keys[1]) + len(ranks), np.int64)
-        for events, at in (*zip(tuples, keys, strict=True), (ranks, control_keys)):
-            position_of[events] = at >> INPUT_BITS
-        return cls((tuples[0], tuples[1]), seen, controls, len(position_of), position_of)
-
-    @classmethod
-    def _one_sided(cls, left: Indices, right: Indices) -> Ranks:
-        """The ranks where only one side has tuples: their numbers."""
-        at = left if len(left) else right
-        tuples = np.arange(len(left), dtype=np.int64), np.arange(len(right), dtype=np.int64)
-        seen = np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
-        return cls(tuples, seen, (NO_ROWS, NO_ROWS), len(at), at)
-
-    def positions(self, ranks: Indices) -> Indices:
-        """The positions of the events with these ranks."""
-        positions: Indices
-        positions = ranks + self.at if isinstance(self.at, int) else gathered(self.at, ranks)
-        return positions
-
-    def steps(self, side: int, admitted: Admitted) -> tuple[Indices, Ticks]:
-        """The ranks that move the side's punctuation, and the punctuation after each."""
-        if admitted.after is None or not len(admitted.after):
-            return self.controls[side], admitted.control_punctuations
-        if not len(self.controls[side]):
-            return self.tuples[side], admitted.after
-        ranks = np.concatenate((self.tuples[side], self.controls[side]))
-        values = np.concatenate((admitted.after, admitted.control_punctuations))
-        order = np.argsort(ranks, kind="stable")
-        return ranks[order], values[order]
-
-
-def _dense(left: Indices, right: Indices, both: Both) -> Ranks | None:
-    """The ranks of tuples whose positions have no gap and no tie; None if they have.
-
-    Then a tuple's rank is its position less the first, and nothing has to be merged.
-    """
-    first, count = min(int(left[0]), int(right[0])), len(left) + len(right)
-    # Positions of a derived stream may be equal, so the two ends are not enough.
-    if max(int(left[-1]), int(right[-1])) - first + 1 != count:
-        return None
-    sides = (left, right)
-    ranks = np.empty(len(left), np.int64), np.empty(len(right), np.int64)
-    seen = np.empty(len(left), np.int64), np.empty(len(right), np.int64)
-
-    def dense(side: int) -> bool:
-        return bool(rank_densely(sides[side], sides[1 - side], first, ranks[side], seen[side]))
-
-    if not all(both(dense)):
-        return None
-    return Ranks(ranks, seen, (NO_ROWS, NO_ROWS), count, first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,25 +52,41 @@ def rank_alone(positions: Array, first: int, taken: Array, ranks: Array) -> bool
 
 
 @njit()
-def rank_densely(mine: Array, other: Array, first: int, ranks: Array, seen: Array) -> bool:
-    """The ranks of one side's events if the positions of both sides are dense; False if not.
+def merge_runs(keys: Array, starts: Array, order: Array, spare: Array) -> bool:
+    """Sort ``order``, which has the keys' indices, by merging runs that ascend, two at a time.
 
-    ``first`` is the smallest position. If this is True for both sides, no two events have the same
-    position and no position is left out.
+    Runs begin at ``starts``, which has the end too. Of equal keys, those of earlier runs come
+    first. False if the result is in ``spare``, which is as long.
     """
-    count = other.shape[0]
-    for i in range(mine.shape[0]):
-        rank = mine[i] - first
-        before = rank - i
-        if before < 0 or before > count or (i > 0 and mine[i - 1] >= mine[i]):
-            return False
-        if (before > 0 and other[before - 1] >= mine[i]) or (
-            before < count and other[before] <= mine[i]
-        ):
-            return False
-        ranks[i] = rank
-        seen[i] = before
-    return True
+    runs, width, here = starts.shape[0] - 1, 1, True
+    while width < runs:
+        source, target = (order, spare) if here else (spare, order)
+        for left in range(0, runs, 2 * width):
+            i, middle = starts[left], starts[min(left + width, runs)]
+            j, end = middle, starts[min(left + 2 * width, runs)]
+            for k in range(i, end):
+                if j >= end or (i < middle and keys[source[i]] <= keys[source[j]]):
+                    target[k] = source[i]
+                    i += 1
+                else:
+                    target[k] = source[j]
+                    j += 1
+        width *= 2
+        here = not here
+    return here
+
+
+def merged_order(runs: Sequence[Array]) -> tuple[Array, Array]:
+    """Several ascending runs one after another, and the stable order of their elements.
+
+    >>> merged_order([np.array([1, 5, 5]), np.array([1, 4]), np.array([0])])[1].tolist()
+    [5, 0, 3, 4, 1, 2]
+    """
+    keys = np.concatenate(runs)
+    order = np.arange(len(keys))
+    starts = np.cumsum([0, *map(len, runs)])
+    spare = np.empty_like(order)
+    return keys, order if merge_runs(keys, starts, order, spare) else spare
 
 
 @njit()

@@ -66,7 +66,8 @@ from penstock.blocks.join.output import (
 from penstock.blocks.join.pair_search import StepwiseSearch
 from penstock.blocks.join.parallel_probe import CoreThreads, ParallelProbe
 from penstock.blocks.join.partner_search import FoundPairs, PartnerSearch
-from penstock.blocks.lateness import Admitted, Ranks, admit
+from penstock.blocks.lateness import Admitted, admit
+from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Control, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.keys import NO_KEYS, KeyValues
@@ -367,7 +368,7 @@ class JoinBlock:
         )
         self._count_failures()
         admitted, keyed = (left, right), (left_keys, right_keys)
-        ranks = Ranks.of(left, right, lambda work: self._each(lambda side: work(side.index), large))
+        ranks = Ranks(admitted)
         gone = [
             expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
             if self._unmatched.keeps(side)
@@ -514,7 +515,7 @@ class JoinBlock:
     ) -> Probes | None:
         if keyed is NO_KEYS:
             return None
-        mine, seen = ranks.tuples[side.index], ranks.seen[side.index]
+        mine, seen = ranks.tuples[side.index], ranks.others_before(side.index)
         return self.matcher.probes(side, admitted, keyed, mine, seen)
 
     def _index(self, side: StoredWindow, probes: Probes | None) -> None:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, is_light
-from penstock.blocks.lateness import INPUT_BITS, Admitted, Ranks
+from penstock.blocks.lateness import INPUT_BITS, Admitted
+from penstock.blocks.ranks import Ranks
 from penstock.blocks.window.keys import KeyValues
 from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import Failures
@@ -153,7 +154,7 @@ class FlowFront:
         count = admitted.batch.num_rows
         if not count:
             keyed = self._no_keys(side)
-        ranges = other.numbered_ranges(ranks.seen[side.index])
+        ranges = other.numbered_ranges(ranks.others_before(side.index))
         lo, hi = ranges.lo + other.rows.first, ranges.hi + other.rows.first
         seqs = np.arange(side.rows.next - count, side.rows.next)
         own_ranks = ranks.tuples[side.index] + first

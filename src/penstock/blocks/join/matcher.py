@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.partner_search import Rule
-from penstock.blocks.lateness import Admitted, Ranks
+from penstock.blocks.lateness import Admitted
+from penstock.blocks.ranks import Ranks
 from penstock.blocks.window.keys import KeyValues, StoredKeys, WindowKeys
 from penstock.blocks.window.probe import NO_PAIRS, Probe
 from penstock.blocks.window.punctuator import Ticks

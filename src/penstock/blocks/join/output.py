@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.matcher import RankedPairs
-from penstock.blocks.lateness import INPUT_BITS, NO_ROWS, Admitted, Ranks, tick_to_physical
+from penstock.blocks.lateness import INPUT_BITS, NO_ROWS, Admitted, tick_to_physical
+from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import ColumnPunctuation, Control, EndOfStream, Run
 from penstock.blocks.window.punctuator import Clock, Ticks
 from penstock.blocks.window.window import StoredWindow

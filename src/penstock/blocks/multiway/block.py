@@ -82,9 +82,9 @@ from penstock.blocks.multiway.combination_search import (
 from penstock.blocks.multiway.compiled_step import SingleMultiway
 from penstock.blocks.multiway.design_revision import DesignRevision
 from penstock.blocks.multiway.order_revision import ProbePaths
-from penstock.blocks.multiway.ranks import Ranks
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
+from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.keys import WindowKeys

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.lateness import Admitted
-from penstock.blocks.multiway.ranks import Ranks
 from penstock.blocks.multiway.stage import Stage
+from penstock.blocks.ranks import Ranks
 from penstock.blocks.window.keys import WindowKeys
 from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import Failures

@@ -1,4 +1,4 @@
-"""The order of the events of a batch of any number of inputs."""
+"""The order of the events of a batch, of any number of inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.blocks.lateness import INPUT_BITS, Admitted
 from penstock.blocks.window.punctuator import Ticks
-from penstock.kernels.merging import count_below, rank_alone
+from penstock.kernels.merging import count_below, merged_order, rank_alone
 from penstock.kernels.probe.buckets import gathered
 
 Indices = npt.NDArray[np.int64]
@@ -25,7 +25,8 @@ class Ranks:
     admitted
         What was admitted of each input.
 
-    ``tuples`` are the ranks of each input's tuples, ``controls`` those of its punctuations and end.
+    ``tuples`` are the ranks of each input's tuples, ``controls`` those of its punctuations and end;
+    those at one position share one.
     """
 
     tuples: list[Indices]
@@ -33,15 +34,27 @@ class Ranks:
     def __init__(self, admitted: Sequence[Admitted]) -> None:
         self.count = sum(len(one.keys) for one in admitted)
         self.controls = [one.control_keys for one in admitted]
+        self._of_controls = np.empty(0, np.int64)
         self._at: Indices | int = 0
-        if any(map(len, self.controls)) or not self._rank_densely(admitted):
+        positions = [one.positions for one in admitted]
+        by_position = not any(map(len, self.controls))
+        by_position = by_position and (self._rank_alone(positions) or self._rank_densely(positions))
+        if not by_position:
             self._rank_by_keys(admitted)
 
-    def _rank_densely(self, admitted: Sequence[Admitted]) -> bool:
+    def _rank_alone(self, positions: Sequence[Indices]) -> bool:
+        """Rank the tuples of the only input that has any; False if there are several."""
+        self.tuples = [np.arange(len(one), dtype=np.int64) for one in positions]
+        given = [one for one in positions if len(one)]
+        if given:
+            self._at = given[0]
+        return len(given) < 2
+
+    def _rank_densely(self, positions: Sequence[Indices]) -> bool:
         """Rank tuples by position if these follow one another without a tie; False if not."""
-        positions = [one.positions for one in admitted]
-        self._at = min((int(one[0]) for one in positions if len(one)), default=0)
-        self.tuples = [np.empty(len(one), np.int64) for one in positions]
+        self._at = min(int(one[0]) for one in positions if len(one))
+        if max(int(one[-1]) for one in positions if len(one)) - self._at + 1 != self.count:
+            return False
         taken = np.zeros(self.count, np.bool_)
         each = zip(positions, self.tuples, strict=True)
         return all(rank_alone(one, self._at, taken, ranks) for one, ranks in each)
@@ -49,15 +62,15 @@ class Ranks:
     def _rank_by_keys(self, admitted: Sequence[Admitted]) -> None:
         keys = [one.keys for one in admitted]
         controls = np.unique(np.concatenate(self.controls))
-        events = np.concatenate([*keys, controls])
         # Stable: tuples of one input at one position stay in their order.
-        order = np.argsort(events, kind="stable")
-        ranks = np.empty(len(events), np.int64)
-        ranks[order] = np.arange(len(events))
-        *self.tuples, control_ranks = np.split(ranks, np.cumsum([len(one) for one in keys]))
-        self.controls = [control_ranks[np.searchsorted(controls, one)] for one in self.controls]
+        events, order = merged_order([*keys, controls])
         self.count = len(events)
-        self._at = events[order] >> INPUT_BITS
+        ranks = np.empty(self.count, np.int64)
+        ranks[order] = np.arange(self.count)
+        *self.tuples, of_controls = np.split(ranks, np.cumsum([len(one) for one in keys]))
+        self.controls = [of_controls[np.searchsorted(controls, one)] for one in self.controls]
+        self._of_controls = of_controls
+        self._at = gathered(events, order) >> INPUT_BITS
 
     def seen(self, ranks: Indices, input: int) -> Indices:
         """How many of the batch's tuples of an input are ranked before each of these events.
@@ -71,6 +84,14 @@ class Ranks:
         count_below(tuples, ranks, seen)
         return seen
 
+    def others_before(self, input: int) -> Indices:
+        """How many tuples of the other inputs are ranked before each tuple of an input."""
+        ranks = self.tuples[input]
+        before: Indices = ranks - np.arange(len(ranks))
+        if len(self._of_controls):
+            before -= np.searchsorted(self._of_controls, ranks)
+        return before
+
     def positions(self, ranks: Indices) -> Indices:
         """The positions of the events with these ranks."""
         at = self._at
@@ -81,6 +102,8 @@ class Ranks:
         """The ranks that move an input's punctuation, and the punctuation after each."""
         if admitted.after is None or not len(admitted.after):
             return self.controls[side], admitted.control_punctuations
+        if not len(self.controls[side]):
+            return self.tuples[side], admitted.after
         ranks = np.concatenate((self.tuples[side], self.controls[side]))
         values = np.concatenate((admitted.after, admitted.control_punctuations))
         order = np.argsort(ranks, kind="stable")
