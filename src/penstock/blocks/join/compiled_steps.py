@@ -20,11 +20,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.join.latency import Latency
-from penstock.blocks.join.matcher import LONGEST_WORDS, Matcher
+from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.lateness import NO_ROWS, tick_column
 from penstock.blocks.loose_rows import ColumnSource, ColumnSources, LooseRows
 from penstock.blocks.run import Run
-from penstock.blocks.window.keys import StoredKeys, WindowKeys
+from penstock.blocks.window.keys import StoredKeys, WindowKeys, most_words
 from penstock.blocks.window.live_ranges import Ranges
 from penstock.blocks.window.punctuator import Ticks
 from penstock.blocks.window.stored_columns import Buffer
@@ -183,10 +183,7 @@ class SingleStep(ABC):
         schema = self._own.rows.schema
         self._decimals = {i for i, f in enumerate(schema) if pa.types.is_decimal(f.type)}
         self._plain = not self._decimals and not self._own.rows.texts
-        stored = sum(len(side.rows) for side in self._sides)
-        self._most_words = max(TUNING.smallest_dictionary, 4 * stored)
-        stored_bytes = sum(side.rows.nbytes for side in self._sides)
-        self._longest_words = max(LONGEST_WORDS, 4 * stored_bytes)
+        self._most_words, self._longest_words = most_words(self._sides)
 
     def take(self, position: int, values: tuple[Any, ...]) -> int:
         """Take a tuple of physical values and return how many rows it makes, or REFUSED."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from penstock.blocks.join.partner_search import Rule
 from penstock.blocks.lateness import Admitted
 from penstock.blocks.ranks import Ranks
-from penstock.blocks.window.keys import KeyValues, StoredKeys, WindowKeys
+from penstock.blocks.window.keys import KeyValues, StoredKeys, WindowKeys, is_outgrown
 from penstock.blocks.window.probe import NO_PAIRS, Probe
 from penstock.blocks.window.punctuator import Ticks
 from penstock.blocks.window.reading import Reading
@@ -37,11 +37,8 @@ from penstock.sql.expressions import (
     conjuncts,
 )
 from penstock.streams.windows import Range, Rows
-from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
-LONGEST_WORDS = 1 << 22
-"""Bytes that the values of a dictionary may have, whatever the size of the windows."""
 
 
 @dataclass(frozen=True)
@@ -171,16 +168,10 @@ class Matcher:
 
         True if that was done: then all keys are others, and where they are stored.
         """
-        words = self.dictionary
-        if len(words) <= TUNING.smallest_dictionary and words.nbytes <= LONGEST_WORDS:
-            return False
-        stored = sum(len(side.rows) for side in self._sides) + arriving
-        stored_bytes = sum(side.rows.nbytes for side in self._sides)
-        many = len(words) > max(TUNING.smallest_dictionary, 4 * stored)
-        full = many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes)
-        if full:
+        outgrown = is_outgrown(self.dictionary, self._sides, arriving)
+        if outgrown:
             self.rebuild()
-        return full
+        return outgrown
 
     def probes(
         self,

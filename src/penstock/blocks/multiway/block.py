@@ -46,7 +46,6 @@ from penstock.blocks.contract import (
 )
 from penstock.blocks.join.core_figures import one_core
 from penstock.blocks.join.latency import Latency
-from penstock.blocks.join.matcher import LONGEST_WORDS
 from penstock.blocks.join.output import (
     NEVER,
     RIGHT_UNMATCHED,
@@ -87,7 +86,7 @@ from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.ranks import Ranks
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
-from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.blocks.window.live_ranges import Ranges, timed_ranges
 from penstock.blocks.window.punctuator import Clock, Lag, Ticks
 from penstock.blocks.window.reading import Reading
@@ -108,7 +107,6 @@ from penstock.program.isa.block_instructions import JoinStreams
 from penstock.program.isa.flow import Flow
 from penstock.sql.expressions import conjunction
 from penstock.streams.windows import Range, Rows
-from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
 
@@ -375,7 +373,8 @@ class MultiwayBlock:
         began = time.monotonic_ns()
         self.changes += 1
         before = [(side.ended, side.punctuator.punctuation) for side in self.sides]
-        self._tidy_dictionary()
+        if is_outgrown(self.dictionary, self.sides):
+            self.rebuild()
         if self._design is not None:
             self._turn_to(self._design.design)
         self._program_search()
@@ -495,17 +494,6 @@ class MultiwayBlock:
     def entries_over(self, input: int) -> list[WindowKeys]:
         """All keys of an input's tuples."""
         return [entries for key, entries in self._entries.items() if key[0] == input]
-
-    def _tidy_dictionary(self) -> None:
-        """Start a new dictionary once most of its values are of expired tuples."""
-        words = self.dictionary
-        if len(words) <= TUNING.smallest_dictionary and words.nbytes <= LONGEST_WORDS:
-            return
-        stored = sum(len(side.rows) for side in self.sides)
-        stored_bytes = sum(side.rows.nbytes for side in self.sides)
-        many = len(words) > max(TUNING.smallest_dictionary, 4 * stored)
-        if many or words.nbytes > max(LONGEST_WORDS, 4 * stored_bytes):
-            self.rebuild()
 
     def _forget(self) -> None:
         """Drop expired tuples."""

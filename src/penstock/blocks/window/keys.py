@@ -31,13 +31,31 @@ from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_search import Stored
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import opened, take
+from penstock.tuning import TUNING
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Bounds = tuple[int, int]
 """The least and the largest of integers."""
+LONGEST_WORDS = 1 << 22
+"""Bytes that the values of a dictionary may have, whatever the size of the windows."""
 NO_NUMBERS = np.empty(0, np.int64)
+
+
+def most_words(windows: Sequence[StoredWindow], arriving: int = 0) -> tuple[int, int]:
+    """How many values a dictionary of the tuples of windows may have, and how many bytes."""
+    stored = sum(len(window.rows) for window in windows) + arriving
+    stored_bytes = sum(window.rows.nbytes for window in windows)
+    return max(TUNING.smallest_dictionary, 4 * stored), max(LONGEST_WORDS, 4 * stored_bytes)
+
+
+def is_outgrown(words: Dictionary, windows: Sequence[StoredWindow], arriving: int = 0) -> bool:
+    """Whether most values of a dictionary are of tuples that have expired."""
+    if len(words) <= TUNING.smallest_dictionary and words.nbytes <= LONGEST_WORDS:
+        return False
+    most, longest = most_words(windows, arriving)
+    return len(words) > most or words.nbytes > longest
 
 
 def key_dtype(key: Key) -> np.dtype[Any]:
