@@ -292,17 +292,15 @@ class CompiledJoin(ABC):
         self._asking: Indices = np.zeros(1, np.int64)
         self._mending = False
         self._index = SearchedIndex()
+        self._look_at_keys()
         self._coded = _coded(self._own_keys.keys)
         self._looked_up_at = -1
         self.mended = 0
 
-    @property
-    def _own_keys(self) -> WindowKeys:
-        return self._block.matcher.keys[self._side]
-
-    @property
-    def _other_keys(self) -> WindowKeys:
-        return self._block.matcher.keys[1 - self._side]
+    def _look_at_keys(self) -> None:
+        keys = self._block.matcher.keys
+        self._own_keys: WindowKeys = keys[self._side]
+        self._other_keys: WindowKeys = keys[1 - self._side]
 
     def _mend(self, why: int, count: int, tuples: int = 1) -> bool:
         """Make room or update the index for tuples; False if only a run can."""
@@ -402,6 +400,7 @@ class CompiledJoin(ABC):
 
         Of the columns under one program, only this changes: which of them have had a NULL.
         """
+        self._look_at_keys()
         own, rows = self._own, self._own.rows.fixed.values()
         nulls = tuple(column.valid is not None for column in rows)
         keys, other = self._own_keys.keys.shape, self._other_keys.keys.shape
@@ -633,8 +632,7 @@ class BatchJoin(CompiledJoin):
         return self._is_current()
 
     def _partners(self, filled: int) -> Indices:
-        keys = self._other_keys
-        return keys.numbers_of(self._out[:filled] - keys.keys.first)
+        return self._other_keys.tuples_of(self._out[:filled])
 
     # -- columns ----------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ class StoredKeys:
     @property
     def first(self) -> int:
         """The number of the oldest entry."""
-        return int(self.dropped.item(0))
+        return self.dropped.item(0)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -338,7 +338,7 @@ class WindowKeys:
 
     def drop_before(self, first: int) -> None:
         """Drop the keys of the tuples with smaller numbers."""
-        count = first - self.first
+        count = first - self._base - self.keys.dropped.item(0)
         if self.numbers is not None:
             count = int(self.numbers.view().searchsorted(first))
             self.numbers.drop(count)
@@ -378,8 +378,15 @@ class WindowKeys:
         before: Indices = self._share.before(tuples + oldest)
         return before - int(self._share.before(np.array([self._oldest]))[0])
 
+    def tuples_of(self, entries: Indices) -> Indices:
+        """The numbers of the tuples of entries, which are given by their own numbers."""
+        if self.numbers is None:
+            return entries + self._base
+        found: Indices = self.numbers.view()[entries - self.keys.first]
+        return found
+
     def numbers_of(self, entries: Indices) -> Indices:
-        """The numbers of the tuples that these entries belong to."""
+        """The numbers of the tuples of entries, which are counted from the oldest."""
         if self.numbers is None:
             return entries + self.first
         found: Indices = self.numbers.view()[entries]
