@@ -150,7 +150,7 @@ class Cascade:
     def _begin_with_stored(self) -> None:
         """Let each step have the combinations of the tuples that are in the windows to its left.
 
-        With the next batch it is told which members have expired.
+        The next batch says which members have expired.
         """
         assert self._program is not None
         sides, first = self._program.sides, self._order[0]

@@ -50,7 +50,7 @@ from penstock.kernels.probe.single_search import (
     LONG_TAIL,
     MANY_PARTNERS,
     REFUSED,
-    Stored,
+    BufferTypes,
     describe_chains,
     describe_segments,
     indexed_up_to,
@@ -409,7 +409,7 @@ class CompiledJoin(ABC):
         keys, other = _stored_keys(own), _stored_keys(self._other)
         known = nulls, keys.nulls, other.nulls
         if known not in self._sources:
-            stored = Stored(tuple(column.values.array.dtype for column in rows), nulls)
+            stored = BufferTypes(tuple(column.values.array.dtype for column in rows), nulls)
             shape = SingleShape(
                 own.index, own.rows.schema, own.filter, tuple(own.rows.fixed), stored, keys, other
             )
@@ -786,8 +786,8 @@ def _key_buffers(side: JoinSide) -> list[Buffer]:
     return buffers + [column.valid for column in side.columns if column.valid is not None]
 
 
-def _stored_keys(side: JoinSide) -> Stored:
-    return Stored(
+def _stored_keys(side: JoinSide) -> BufferTypes:
+    return BufferTypes(
         tuple(column.values.array.dtype for column in side.columns),
         tuple(column.valid is not None for column in side.columns),
     )

@@ -42,7 +42,7 @@ from penstock.kernels.probe.single_search import (
     HEADER,
     LONG_TAIL,
     MANY_PARTNERS,
-    Stored,
+    BufferTypes,
     describe_chains,
 )
 from penstock.kernels.probe.single_stages import (
@@ -330,7 +330,7 @@ class SingleMultiway(SingleStep):
             if isinstance(node, Column) and node.side != self._origin
         )
         own, fixed = self._own, self._own.rows.fixed
-        rows = Stored(
+        rows = BufferTypes(
             tuple(column.values.array.dtype for column in fixed.values()),
             tuple(column.valid is not None for column in fixed.values()),
         )
@@ -510,9 +510,9 @@ class SingleMultiway(SingleStep):
         return Run(tuple(batches), np.full(found, position, np.int64))
 
 
-def _stored(entries: Entries) -> Stored:
+def _stored(entries: Entries) -> BufferTypes:
     columns = entries.keys.columns
-    return Stored(
+    return BufferTypes(
         tuple(column.values.array.dtype for column in columns),
         tuple(column.valid is not None for column in columns),
     )
