@@ -370,8 +370,7 @@ class StorageAndExpiry:
         """Whether most values of a dictionary may be of expired tuples."""
         windows = self._manager.windows
         tuples = sum(len(window.side.rows) for window in windows)
-        most = max(TUNING.smallest_dictionary, 4 * tuples)
-        return any(len(window.dictionary) > most for window in windows)
+        return any(window.dictionary.outgrows(tuples) for window in windows)
 
     @property
     def nbytes(self) -> int:
