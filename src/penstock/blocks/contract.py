@@ -27,7 +27,7 @@ from penstock.blocks.aggregate.clock import Closings
 from penstock.blocks.aggregate.partial_batch import PartialBatch
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.loose_rows import ColumnSources
-from penstock.blocks.run import Letters, Missed, Run, Share
+from penstock.blocks.run import Letters, MissedTuples, Run, Share
 from penstock.blocks.state import BlockState
 from penstock.program.isa.flow import Flow
 
@@ -151,7 +151,7 @@ class Instructions:
 Message = Batch | Partials | Instructions
 Sent = tuple[Port, Any]
 """A message and the output port it leaves by; by the port ``letters``, letters."""
-Letter = Letters | Missed
+Letter = Letters | MissedTuples
 
 
 class Account(NamedTuple):

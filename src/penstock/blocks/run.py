@@ -51,7 +51,7 @@ class Letters:
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedTuples:
     """Tuples that a query could not take and that were folded before they came: their number."""
 
     kind: str

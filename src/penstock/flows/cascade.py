@@ -151,7 +151,7 @@ class Cascade:
     def _begin_with_stored(self) -> None:
         """Let each step have the combinations of the tuples that are in the windows to its left.
 
-        With the next batch it is told which members have expired.
+        The next batch says which members have expired.
         """
         assert self._program is not None
         sides, first = self._program.sides, self._order[0]
@@ -300,9 +300,8 @@ class Cascade:
     @property
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
-        if self._program is None or len(self._dictionary) <= TUNING.smallest_dictionary:
-            return False
-        return len(self._dictionary) > 4 * sum(len(side.rows) for side in self._program.sides)
+        sides = () if self._program is None else self._program.sides
+        return self._dictionary.outgrows(sum(len(side.rows) for side in sides))
 
     @property
     def nbytes(self) -> int:

@@ -12,7 +12,7 @@ behind this one and the chunk at hand; the stage has them in its Int-buf and pro
 combination the ones that came before its origin. As many tuples of the window as that are too old,
 since their expiry is delayed as well; the candidate range leaves them out. An Int-buf has room for
 N - 1 chunks in the first stage and for one in the last, as many as are behind it in a pipeline that
-moves in step. Here a stage takes no chunk before all but so many are known to be stored.
+moves in step. Here a stage takes a chunk only if no more than that many are not known to be stored.
 
 Why it never stalls. Messages go one way, but for the acknowledgements of the storage unit, which
 are always taken. A stage waits for room behind it or for chunks behind it to be stored.
@@ -133,7 +133,7 @@ class WindowAccessManager:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredChunks:
     """The storage and expiry unit has stored the chunks before ``number``."""
 
     number: int
@@ -182,9 +182,11 @@ class ProcessingStage:
             return None
         return (OUT, "results") if self._is_last else (OUT,)
 
-    def step(self, port: Port, message: NewTuples | IntermediateResults | Stored) -> Iterable[Sent]:
+    def step(
+        self, port: Port, message: NewTuples | IntermediateResults | StoredChunks
+    ) -> Iterable[Sent]:
         """Begin with new tuples, or go on with intermediate results."""
-        if isinstance(message, Stored):
+        if isinstance(message, StoredChunks):
             self._stored = message.number
             self.int_buf = [one for one in self.int_buf if one.number >= message.number]
             return []
@@ -351,7 +353,7 @@ class StorageAndExpiry:
                 window.store(tuples, self.failures)
             start, stop = tuples.spans[input]
             self.counts[input] += stop - start
-        stored = Stored(tuples.number + 1)
+        stored = StoredChunks(tuples.number + 1)
         stages = range(1, len(self._manager.windows))
         return [(CHAIN, tuples), *((stored_at(number), stored) for number in stages)]
 
@@ -369,8 +371,7 @@ class StorageAndExpiry:
         """Whether most values of a dictionary may be of expired tuples."""
         windows = self._manager.windows
         tuples = sum(len(window.side.rows) for window in windows)
-        most = max(TUNING.smallest_dictionary, 4 * tuples)
-        return any(len(window.dictionary) > most for window in windows)
+        return any(window.dictionary.outgrows(tuples) for window in windows)
 
     @property
     def nbytes(self) -> int:
@@ -393,7 +394,7 @@ class StorageAndExpiry:
 
 
 def stored_at(number: int) -> Port:
-    """The output by which a stage is told what has been stored."""
+    """The output of reports to a stage of what has been stored."""
     return f"stored {number}"
 
 

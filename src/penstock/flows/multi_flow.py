@@ -155,9 +155,9 @@ class Units:
 
     By its exit ``chain`` a chunk comes out, by ``results`` the combinations of it. ``awaited`` says
     what must end before a chunk is done: sets, by their source, and exits that it comes out by.
-    ``ranks`` says how many a chunk has at most; None: so few that the stages of a pipeline have
-    work at the same time. ``succeed`` is told of the units of the program before, if a unit can go
-    on with what those have.
+    ``ranks`` is the largest number of ranks in a chunk; None: a number small enough that the stages
+    of a pipeline work at the same time. ``succeed`` gets the units of the program before, if a unit
+    can go on with their state.
     """
 
     network: Network

@@ -285,9 +285,8 @@ class SharedSearch:
     @property
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
-        if self._program is None or len(self._dictionary) <= TUNING.smallest_dictionary:
-            return False
-        return len(self._dictionary) > 4 * sum(len(side.rows) for side in self._program.sides)
+        sides = () if self._program is None else self._program.sides
+        return self._dictionary.outgrows(sum(len(side.rows) for side in sides))
 
     @property
     def nbytes(self) -> int:

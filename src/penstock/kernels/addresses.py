@@ -40,7 +40,7 @@ def address_of(array: Array) -> int:
     return pa.py_buffer(memory).address
 
 
-class _Borrowed:
+class _BorrowedMemory:
     """Memory in NumPy's array interface; keeps its owner alive."""
 
     def __init__(self, owner: Array, interface: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ def alias(array: Array) -> Array:
         return array
     interface = dict(array.__array_interface__)
     interface["data"] = (interface["data"][0], False)
-    return np.asarray(_Borrowed(array, interface))
+    return np.asarray(_BorrowedMemory(array, interface))
 
 
 @intrinsic

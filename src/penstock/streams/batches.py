@@ -13,7 +13,7 @@ import pyarrow as pa
 Indices = npt.NDArray[np.int64]
 
 
-class _Opened:
+class _OpenedBatch:
     """As much of a record batch as a window takes; each column becomes an array object once."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -44,7 +44,7 @@ class _Opened:
 
 def opened(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, for its columns to be read several times: to make one costs microseconds."""
-    return cast(pa.RecordBatch, _Opened(batch))
+    return cast(pa.RecordBatch, _OpenedBatch(batch))
 
 
 def take(batch: pa.RecordBatch, indices: Indices) -> pa.RecordBatch:

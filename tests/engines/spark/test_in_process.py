@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -231,3 +233,34 @@ def test_there_is_a_warning_for_a_query_that_can_use_only_one_core(text: str, wh
         warnings.simplefilter("error")
         engine.sql("CREATE STREAM R (x INT)")
         engine.install(text)
+
+
+def test_a_change_is_parsed_and_bound_on_the_driver_alone() -> None:
+    rooms = ("parse", "bind", "rules")
+    language = tuple(f"{Path(ps.__file__).parent}/sql/{room}/" for room in rooms)
+    calls: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(language):
+            calls.append(frame.f_code.co_qualname)
+
+    def noted(step: Callable[[], object]) -> list[str]:
+        calls.clear()
+        sys.setprofile(note)
+        try:
+            step()
+        finally:
+            sys.setprofile(None)
+        return list(calls)
+
+    with connected(Cluster(), cores=2) as engine:
+        engine.sql("CREATE STREAM R (x INT); CREATE STREAM S (x INT)")
+        query = engine.install("SELECT r.x FROM R [ROWS 4] r JOIN S [ROWS 4] s ON r.x = s.x")
+        engine.push("R", [{"x": 1}])
+        finish(engine)
+        changed = "SELECT r.x FROM R [ROWS 2] r JOIN S [ROWS 2] s ON r.x = s.x"
+        assert noted(lambda: engine.explain(changed))  # so they would be noted
+        query.change(changed)
+        engine.push("S", [{"x": 1}])
+        assert noted(lambda: finish(engine)) == []
+        assert query.rows().to_pylist() == [{"x": 1}]

@@ -29,14 +29,14 @@ from penstock.blocks.aggregate.clock import (
     Closings,
     CountClock,
     EndClock,
-    Judged,
+    JudgedRun,
     TimeClock,
     WindowClock,
 )
 from penstock.blocks.aggregate.functions.cells import Indices, rows_of
 from penstock.blocks.aggregate.group_owners import owners
 from penstock.blocks.aggregate.output import Emissions, Span, WindowOutput
-from penstock.blocks.aggregate.panes import Counted, Selection
+from penstock.blocks.aggregate.panes import PaneCounts, Selection
 from penstock.blocks.aggregate.partial_batch import Changes, PartialBatch
 from penstock.blocks.aggregate.partials import Arrivals, Layout
 from penstock.blocks.aggregate.wid import WindowModules, modules_of
@@ -59,7 +59,7 @@ from penstock.blocks.contract import (
     Traits,
 )
 from penstock.blocks.join.parallel_probe import CoreThreads
-from penstock.blocks.run import Control, EndOfStream, Missed, Run, Share
+from penstock.blocks.run import Control, EndOfStream, MissedTuples, Run, Share
 from penstock.blocks.state import BlockState
 from penstock.errors import ResultDoesNotFit
 from penstock.kernels.aggregate.groups import Groups
@@ -237,7 +237,7 @@ class AggregateBlock:
             return events, None
         return events.first_ones(found[0]), self._output.too_many(found[1], most)
 
-    def _windows(self, judged: Judged, events: Emissions) -> Iterator[Run]:
+    def _windows(self, judged: JudgedRun, events: Emissions) -> Iterator[Run]:
         """Fold the tuples in and close windows, in the order that this file's argument asks for."""
         if self._counts_alone(judged):
             yield from self._closed(events, 0, len(events))
@@ -258,7 +258,7 @@ class AggregateBlock:
         yield from self._closed(events, done, len(events))
 
     def _lift_with_late(
-        self, judged: Judged, events: Emissions, rows: Indices, tuples: Placed
+        self, judged: JudgedRun, events: Emissions, rows: Indices, tuples: Placed
     ) -> Generator[Run, None, int]:
         """Fold tuples in of which some are late; returns for how many events windows are closed.
 
@@ -297,7 +297,7 @@ class AggregateBlock:
         mine = None if groups is None else groups[those]
         return ticks[those], mine, some, len(self._groups)
 
-    def _counts_alone(self, judged: Judged) -> bool:
+    def _counts_alone(self, judged: JudgedRun) -> bool:
         """Count the tuples, if nothing else is asked and none is late; False if not."""
         may = self._may_count and len(judged.run)
         found = self._ahead.found(self._instruction.where, self.panes, judged) if may else None
@@ -318,7 +318,7 @@ class AggregateBlock:
         return self._ahead.glance(where, self.panes, run, ticks) if self._may_count else None
 
     def _arrivals(
-        self, judged: Judged, passed: Indices | None
+        self, judged: JudgedRun, passed: Indices | None
     ) -> tuple[Arrivals, Indices | None, Indices | None]:
         """The arguments of the tuples that passed, the group of each, and their rows; where blocks
         share the groups, those of this block.
@@ -457,7 +457,7 @@ class AggregateBlock:
     def fold(self, run: Run) -> Indices:
         """Fold tuples into their panes, whatever the punctuation; returns their ticks."""
         run, ticks = self.clock.placed(run)
-        judged = Judged(run, ticks, None, LOWEST)
+        judged = JudgedRun(run, ticks, None, LOWEST)
         passed = passed_rows(self._instruction, judged, self.clock.grid, self.failures)
         arrivals, groups, passed = self._arrivals(judged, passed)
         if arrivals.length:
@@ -489,8 +489,8 @@ class AggregateBlock:
     def _take_partials(self, message: Partials) -> Iterator[Sent]:
         if message.closings is None:
             runs = self._merged(message)
-            yield LETTERS, Missed("late", sum(self._merge(part) for part in message.parts))
-            yield LETTERS, Missed("dead", sum(part.dead for part in message.parts))
+            yield LETTERS, MissedTuples("late", sum(self._merge(part) for part in message.parts))
+            yield LETTERS, MissedTuples("dead", sum(part.dead for part in message.parts))
         else:
             runs = self._followed(message.parts, message.closings)
         for run in runs:
@@ -580,7 +580,7 @@ def lazy_rows(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> pa.RecordBa
 
 
 def passed_rows(
-    instruction: AggregateRows, judged: Judged, grid: WindowGrid, failures: Failures
+    instruction: AggregateRows, judged: JudgedRun, grid: WindowGrid, failures: Failures
 ) -> Indices | None:
     """The rows for which WHERE is true and that are in some window; None if all are."""
     if not len(judged.run):
@@ -596,7 +596,7 @@ def passed_rows(
 
 def arriving(
     instruction: AggregateRows,
-    judged: Judged,
+    judged: JudgedRun,
     passed: Indices | None,
     start: int,
     failures: Failures,
@@ -652,7 +652,7 @@ def windows_of(
 class AheadCounts:
     """The tuples of each pane for which WHERE is true, and for how many it failed."""
 
-    counted: Counted
+    counted: PaneCounts
     failures: int
 
 
@@ -680,7 +680,7 @@ class CountingAhead:
             self._found = count(where, panes, run, ticks, None)
         return None if self._found is None else self._found.counted.extents
 
-    def found(self, where: Expression, panes: PaneWindows, judged: Judged) -> AheadCounts | None:
+    def found(self, where: Expression, panes: PaneWindows, judged: JudgedRun) -> AheadCounts | None:
         """The counts of the run that was glanced at; None if it cannot be counted like this."""
         found, self._found = self._found, None
         if len(judged.behind):

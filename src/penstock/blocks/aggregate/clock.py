@@ -163,7 +163,7 @@ class Closings:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRun:
     """A run as the windows see it.
 
     Parameters
@@ -220,7 +220,7 @@ class WindowClock(Protocol):
     def placed(self, run: Run) -> tuple[Run, Indices]:
         """The tuples that take part, whatever the punctuation, and their ticks."""
 
-    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> JudgedRun:
         """Judge every tuple, in order; ``glance`` gets all of them before that."""
 
     def save(self) -> dict[str, Any]: ...
@@ -254,7 +254,7 @@ class CountClock:
         self._count += len(run)
         return run, ticks
 
-    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> JudgedRun:
         """Every ``slide`` tuples a window closes."""
         slide, first = self.grid.slide, self.open
         ticks = np.arange(self._count, self._count + len(run))
@@ -265,7 +265,7 @@ class CountClock:
         times = None if self._time is None else _order_of(run, self._time.column)
         ended = _end(run.controls)
         closings = Closings(run.positions[arrived - 1], ends + 1, arrived)
-        return Judged(run, ticks, times, first, closings, ended=ended)
+        return JudgedRun(run, ticks, times, first, closings, ended=ended)
 
     def save(self) -> dict[str, Any]:
         """How many tuples have come."""
@@ -298,16 +298,16 @@ class EndClock:
         """All are in one place."""
         return run, np.zeros(len(run), np.int64)
 
-    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> JudgedRun:
         """Nothing closes before the end."""
         times = None if self._time is None else _order_of(run, self._time.column)
         ticks = np.zeros(len(run), np.int64)
         ended = _end(run.controls)
         if ended is None:
-            return Judged(run, ticks, times, LOWEST)
+            return JudgedRun(run, ticks, times, LOWEST)
         self.open = HIGHEST
         closings = Closings.one(ended, HIGHEST, len(run))
-        return Judged(run, ticks, times, LOWEST, closings, ended=ended)
+        return JudgedRun(run, ticks, times, LOWEST, closings, ended=ended)
 
     def save(self) -> dict[str, Any]:
         """Whether the end has come."""
@@ -374,7 +374,7 @@ class TimeClock:
         run, ticks, _ = self._fitting(run)
         return run, ticks
 
-    def judge(self, run: Run, glance: Glance | None = None) -> Judged:
+    def judge(self, run: Run, glance: Glance | None = None) -> JudgedRun:
         """Judge every tuple, in order, and advance the punctuation."""
         assert self.attribute is not None
         run, ticks, letters = self._fitting(run)
@@ -404,7 +404,7 @@ class TimeClock:
         letters += self._late(run, ticks, rows, _joined(before))
         extent = None if extents is None else (extents.low, extents.high)
         closings = events.closings()
-        return Judged(run, ticks, ticks, opened, closings, rows, letters, ended, extent)
+        return JudgedRun(run, ticks, ticks, opened, closings, rows, letters, ended, extent)
 
     def follow(self, closings: Closings, highest: int) -> Closings:
         """Take tuples, none of them late, that were judged without an earlier punctuation.

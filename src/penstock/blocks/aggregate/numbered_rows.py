@@ -324,11 +324,11 @@ class NumberedRows:
             columns.update({f"{prefix}.{name}": c for name, c in packed.cells.save().items()})
         return columns
 
-    def _pack_up(self, row: int) -> Packed:
+    def _pack_up(self, row: int) -> PackedRow:
         """The cells of a row of the table."""
         groups = np.flatnonzero(self.partials.rows.counts[row * self.width :][: self.width])
         cells = self.partials.of(self.partials.all.take(row * self.width + groups))
-        return Packed(groups, cells)
+        return PackedRow(groups, cells)
 
     # -- cells ------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class NumberedRows:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedRow:
     """The groups that have a tuple in a row, rising, and a cell for each."""
 
     groups: Indices
@@ -383,7 +383,7 @@ class PackedRows:
     """Packed rows by number."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, Packed] = {}
+        self._rows: dict[int, PackedRow] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -397,15 +397,15 @@ class PackedRows:
         """How many cells there are."""
         return sum(len(row.groups) for row in self._rows.values())
 
-    def put(self, number: int, row: Packed) -> None:
+    def put(self, number: int, row: PackedRow) -> None:
         """Add a row."""
         self._rows[number] = row
 
-    def get(self, number: int) -> Packed:
+    def get(self, number: int) -> PackedRow:
         """The row with this number."""
         return self._rows[number]
 
-    def pop(self, number: int) -> Packed | None:
+    def pop(self, number: int) -> PackedRow | None:
         """Remove and return a row; None if it is not packed."""
         return self._rows.pop(number, None)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.blocks.aggregate.clock import (
     BorderDoesNotFit,
     Closings,
-    Judged,
+    JudgedRun,
     TimeClock,
     WindowClock,
 )
@@ -78,7 +78,7 @@ class Span:
         self.first: int | None = None
         self.last: int | None = None
 
-    def emissions(self, judged: Judged, grid: WindowGrid) -> Emissions:
+    def emissions(self, judged: JudgedRun, grid: WindowGrid) -> Emissions:
         """Take the tuples of a run; the events that bring out windows, with EMIT EMPTY."""
         closings = judged.closings
         latest = self._latest(judged, grid)
@@ -117,7 +117,7 @@ class Span:
         at = int(far[0])
         return int(last[at - 1]) + 1 if at else 0, range(int(before[at]), int(stops[at]))
 
-    def _latest(self, judged: Judged, grid: WindowGrid) -> Indices:
+    def _latest(self, judged: JudgedRun, grid: WindowGrid) -> Indices:
         """The last window that any tuple fell into, before the run and after each of its tuples."""
         before = LOWEST if self.last is None else self.last
         if not len(judged.ticks):
@@ -134,7 +134,7 @@ class Span:
             self.last = int(latest[-1])
         return latest
 
-    def _rises(self, judged: Judged, latest: Indices) -> Indices:
+    def _rises(self, judged: JudgedRun, latest: Indices) -> Indices:
         """The tuples that show windows that closed before them to lie between two others."""
         rises = (latest[1:] > latest[:-1]) & (latest[:-1] > LOWEST)
         rows = np.flatnonzero(rises)

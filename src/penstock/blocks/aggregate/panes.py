@@ -34,7 +34,7 @@ _SPAN = 1 << 12
 
 
 @dataclass(frozen=True)
-class Counted:
+class PaneCounts:
     """How many tuples are in each pane from ``first`` on, and between which ticks they are."""
 
     first: int
@@ -119,7 +119,7 @@ class PaneStore:
         extent: tuple[int, int],
         selected: Callable[[int, int], Selection],
         threads: CoreThreads | None,
-    ) -> Counted | None:
+    ) -> PaneCounts | None:
         """Count tuples, one at least, by pane; nothing is added to the panes yet.
 
         ``extent`` is that of the ticks, or larger; the result is None if it is smaller, or too
@@ -146,9 +146,9 @@ class PaneStore:
         whole = [part for part in parts if part is not None]
         if len(whole) < len(parts):
             return None
-        return Counted(first, whole[0] if len(whole) == 1 else np.sum(whole, axis=0), extents)
+        return PaneCounts(first, whole[0] if len(whole) == 1 else np.sum(whole, axis=0), extents)
 
-    def add(self, counted: Counted) -> None:
+    def add(self, counted: PaneCounts) -> None:
         """Add counts to the panes; there are no groups."""
         assert isinstance(self.rows, NumberedRows)
         found = np.flatnonzero(counted.counts)

@@ -26,7 +26,7 @@ import numpy as np
 
 from penstock.blocks.aggregate.functions.cells import Array, Indices
 from penstock.blocks.aggregate.numbered_rows import NumberedRows
-from penstock.blocks.aggregate.panes import Counted, PaneStore, Selection
+from penstock.blocks.aggregate.panes import PaneCounts, PaneStore, Selection
 from penstock.blocks.aggregate.partial_batch import PartialBatch
 from penstock.blocks.aggregate.partials import (
     Arrivals,
@@ -124,7 +124,7 @@ class PaneWindows:
         ticks: Indices,
         extent: tuple[int, int] | None,
         selected: Callable[[int, int], Selection],
-    ) -> Counted | None:
+    ) -> PaneCounts | None:
         """Count tuples by their panes; see :meth:`PaneStore.count`.
 
         Without an extent it is guessed, and may be too small.
@@ -133,7 +133,7 @@ class PaneWindows:
             extent = likely_extent(ticks, self._store.panes)
         return self._store.count(ticks, extent, selected, self._threads)
 
-    def add(self, counted: Counted) -> None:
+    def add(self, counted: PaneCounts) -> None:
         """As :meth:`lift` for tuples that have been counted, where COUNT(*) is the only call."""
         self._store.add(counted)
 

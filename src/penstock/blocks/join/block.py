@@ -60,7 +60,7 @@ from penstock.blocks.join.output import (
     ONE_PARTNER,
     Expiring,
     OutputPunctuations,
-    Unmatched,
+    PartnerMarks,
     expiring,
 )
 from penstock.blocks.join.pair_search import StepwiseSearch
@@ -174,7 +174,7 @@ class JoinBlock:
         left, right = (StoredWindow(i, instruction.schemas[i], self.clock) for i in (0, 1))
         self.sides = (left, right)
         self._share = left.share = right.share = site.share
-        self._unmatched = Unmatched(self.kind, self.sides, self.clock)
+        self._unmatched = PartnerMarks(self.kind, self.sides, self.clock)
         self._output_punctuations = OutputPunctuations(
             self.kind, self.sides, self.clock, site.is_read
         )

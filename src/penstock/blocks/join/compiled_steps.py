@@ -50,7 +50,7 @@ from penstock.kernels.probe.single_search import (
     LONG_TAIL,
     MANY_PARTNERS,
     REFUSED,
-    Stored,
+    BufferTypes,
     describe_chains,
     describe_segments,
     indexed_up_to,
@@ -406,7 +406,7 @@ class CompiledJoin(ABC):
         keys, other = self._own_keys.keys.shape, self._other_keys.keys.shape
         known = nulls, keys.nulls, other.nulls
         if known not in self._sources:
-            stored = Stored(tuple(column.values.array.dtype for column in rows), nulls)
+            stored = BufferTypes(tuple(column.values.array.dtype for column in rows), nulls)
             shape = SingleShape(
                 own.index,
                 own.rows.schema,

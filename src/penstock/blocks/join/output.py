@@ -165,7 +165,7 @@ def cut_off(
     return gone | all(other.ended for other in others)
 
 
-class Unmatched:
+class PartnerMarks:
     """Marks the tuples that have a partner, in the sides of a join."""
 
     def __init__(self, kind: str, sides: tuple[StoredWindow, StoredWindow], clock: Clock) -> None:

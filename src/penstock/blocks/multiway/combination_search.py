@@ -110,7 +110,7 @@ class WindowView(NamedTuple):
         The first tuple that can be seen, and the one after the last if there are more; by index
         among all that the block has, and among the entries.
     failures, note
-        Who is told of failed expressions, and of the number of comparisons.
+        What counts failed expressions, and what takes the number of comparisons.
     """
 
     entries: WindowKeys
@@ -132,7 +132,7 @@ class NewcomersView(NamedTuple):
     span
         Where these tuples begin and end among those of the batch.
     failures, note
-        Who is told of failed expressions, and of the number of comparisons.
+        What counts failed expressions, and what takes the number of comparisons.
     """
 
     entries: WindowKeys

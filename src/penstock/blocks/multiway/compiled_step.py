@@ -41,7 +41,7 @@ from penstock.kernels.probe.single_search import (
     HEADER,
     LONG_TAIL,
     MANY_PARTNERS,
-    Stored,
+    BufferTypes,
     describe_chains,
 )
 from penstock.kernels.probe.single_stages import (
@@ -335,7 +335,7 @@ class SingleMultiway(SingleStep):
             if isinstance(node, Column) and node.side != self._origin
         )
         own, fixed = self._own, self._own.rows.fixed
-        rows = Stored(
+        rows = BufferTypes(
             tuple(column.values.array.dtype for column in fixed.values()),
             tuple(column.valid is not None for column in fixed.values()),
         )

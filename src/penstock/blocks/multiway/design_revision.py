@@ -45,7 +45,7 @@ def _name(stage: ProbeStage) -> StageName:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _Measurements:
     """What samples of ``tuples`` arrivals have measured; ``indexed`` are stages with an index."""
 
     orders: Sequence[ProbeOrder]
@@ -71,7 +71,7 @@ class DesignRevision:
         self._arrivals = [0] * len(program.sides)
         self._since = 0
         self._batch = 0.0
-        self._measured: _Measured | None = None
+        self._measured: _Measurements | None = None
         self._choice: DesignChoice | None = None
         self._gave_up = False
 
@@ -96,7 +96,7 @@ class DesignRevision:
         """Store no combinations any more: a cascade had to store more than it may."""
         self.design, self._gave_up = without_storing(self._cores), True
 
-    def _sample(self, arrived: Arrived, order: Callable[[int], ProbeOrder]) -> _Measured:
+    def _sample(self, arrived: Arrived, order: Callable[[int], ProbeOrder]) -> _Measurements:
         """Measure the match rates of all stages."""
         program, count = self._program, 0
         orders = [order(origin) for origin in range(len(program.sides))]
@@ -116,9 +116,9 @@ class DesignRevision:
             size = side.window.size if isinstance(side.window, Rows) else tuples
             windows.append(float(min(tuples, size)))
         shares = [arrivals / sum(self._arrivals) for arrivals in self._arrivals]
-        return _Measured(orders, windows, shares, rates, indexed, count)
+        return _Measurements(orders, windows, shares, rates, indexed, count)
 
-    def _chosen(self, measured: _Measured) -> DesignChoice:
+    def _chosen(self, measured: _Measurements) -> DesignChoice:
         estimates = JoinEstimates(
             measured.windows,
             measured.shares,

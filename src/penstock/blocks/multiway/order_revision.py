@@ -194,7 +194,7 @@ class Sample:
     def _plan(self, input: int, bound: tuple[int, ...]) -> ProbeStage:
         return ProbeStage(input, bound, *self._program.terms.of_stage(input, bound))
 
-    def _tried(self, sample: Combinations, plan: ProbeStage) -> _Tried:
+    def _tried(self, sample: Combinations, plan: ProbeStage) -> _TriedStage:
         """What becomes of a sample at a stage."""
         program, stage = self._program, self._program.stage(plan)
         side, dictionary = program.sides[plan.input], Dictionary()
@@ -209,12 +209,12 @@ class Sample:
         if not StoredKeys(stage.predicate, 1, program.kernel).index:
             cost += window / COMPARISONS_PER_PROBE
         if found is None:
-            return _Tried(float(window), cost, sample.part(0, 0))
-        return _Tried(len(found) / len(sample), cost, _some(found, TUNING.order_sample))
+            return _TriedStage(float(window), cost, sample.part(0, 0))
+        return _TriedStage(len(found) / len(sample), cost, _some(found, TUNING.order_sample))
 
 
 @dataclass(frozen=True, eq=False)
-class _Tried:
+class _TriedStage:
     """A stage that a sample has tried."""
 
     rate: float
@@ -227,7 +227,7 @@ class _Tried:
 
 
 def _some(found: Combinations, most: int) -> Combinations:
-    """At most so many of the combinations, evenly spaced."""
+    """``most`` of the combinations at most, evenly spaced."""
     if len(found) <= most:
         return found
     chosen = np.linspace(0, len(found) - 1, most).astype(np.int64)

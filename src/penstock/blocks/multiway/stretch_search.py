@@ -51,7 +51,7 @@ class StretchSearch:
     dictionary
         What encodes them.
     failures
-        What is told of failed expressions.
+        What counts failed expressions.
     begin
         Which arrivals probe; those of the program where that is not given.
     put_together

@@ -28,7 +28,7 @@ from penstock.kernels.predicate.keys import comparison_key, native_values
 from penstock.kernels.predicate.predicate import Key, Predicate
 from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
 from penstock.kernels.probe.nested_loop import Columns
-from penstock.kernels.probe.single_search import Stored
+from penstock.kernels.probe.single_search import BufferTypes
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import opened, take
 from penstock.tuning import TUNING
@@ -191,9 +191,9 @@ class StoredKeys:
         return [*(column.values for column in self.columns), *valid]
 
     @property
-    def shape(self) -> Stored:
+    def shape(self) -> BufferTypes:
         """The types of the buffers, for generated code."""
-        return Stored(
+        return BufferTypes(
             tuple(column.values.array.dtype for column in self.columns),
             tuple(column.valid is not None for column in self.columns),
         )

@@ -1,9 +1,9 @@
 """The live range of a probe: which tuples of a window it may see, as a range of what is stored.
 
 A window is stored in the order of its stream. A probe sees the tuples that were stored before it,
-and of those the live ones: of a count window the last so many, of a time window those that expire
-after the probe's time. The latter are neighbours too, as long as times ascend. Where they do not,
-the range has every tuple that may be live, and the kernel compares times.
+and of those the live ones: of a count window the last ones, as many as its size, of a time window
+those that expire after the probe's time. The latter are neighbours too, as long as times ascend.
+Where they do not, the range has every tuple that may be live, and the kernel compares times.
 """
 
 from __future__ import annotations

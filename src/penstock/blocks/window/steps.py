@@ -1,4 +1,4 @@
-"""The bounded-step loop: a search in steps of so many probes that their pairs fit into memory.
+"""The bounded-step loop: a search in steps, each of as many probes as have pairs that fit memory.
 
 A step whose pairs do not fit is repeated with half of its probes, down to a single probe. Where
 pairs are few the next step has twice as many. So memory is bounded whatever the match rate, and the

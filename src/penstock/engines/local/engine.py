@@ -35,7 +35,7 @@ from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
 from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, QueryFailed
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
-from penstock.program.choose.explain import Explained, Explanation
+from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.choose.flow import explain_flow, warnings_of
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import (
@@ -369,10 +369,10 @@ class Engine:
 
     def _explain(
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
-    ) -> Explained:
+    ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
         flow = self._registry.decide(program)
-        return Explained(plan, program, flow, (explain_flow(flow, program),))
+        return ExplanationParts(plan, program, flow, (explain_flow(flow, program),))
 
     # -- input ------------------------------------------------------------------------------
 

@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.blocks.loose_rows import ColumnSource, LooseRows
-from penstock.blocks.run import Letters, Missed, Run
+from penstock.blocks.run import Letters, MissedTuples, Run
 from penstock.engines.shared.admission_control import RANGES, Shedding
 from penstock.engines.shared.pipeline import Tally
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running_query import Letter, count, letter_batch, written
 from penstock.engines.shared.signals import uninterrupted
 from penstock.errors import BufferFull, QueryFailed
-from penstock.program.choose.explain import Explained, Explanation
+from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import FlowChoice
 from penstock.streams.display import counted, html_line, html_table, html_text, one_line
@@ -58,7 +58,7 @@ class QueryEngine(Protocol):
 
     def _explain(
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
-    ) -> Explained: ...
+    ) -> ExplanationParts: ...
 
     @property
     def closed(self) -> bool:
@@ -428,9 +428,11 @@ class Query(Generic[H]):
             loose.count = 0
             loose.ragged = True
 
-    def _take_letters(self, letters: Iterable[Letter | Letters | Missed]) -> None:
+    def _take_letters(self, letters: Iterable[Letter | Letters | MissedTuples]) -> None:
         for letter in letters:
-            assert not isinstance(letter, Missed), "tuples are folded here, not before they come"
+            assert not isinstance(letter, MissedTuples), (
+                "tuples are folded here, not before they come"
+            )
             with self._room:
                 self._letters.append(letter)
                 self._waiting_letters += count(letter)
@@ -532,7 +534,7 @@ class Query(Generic[H]):
         designs = metrics.get("designs", ())
         return Explanation("\n".join((self.explained().text, *designs, *orders)))
 
-    def explained(self) -> Explained:
+    def explained(self) -> ExplanationParts:
         """What :meth:`explain` says, part by part."""
         return self._engine._explain(self.program, self.order, self.kernel, self.flow)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.blocks.run import Letters, Missed, Run
+from penstock.blocks.run import Letters, MissedTuples, Run
 from penstock.engines.shared.pipeline import Pipeline
 from penstock.errors import QueryFailed
 from penstock.program.isa.block_instructions import Program
@@ -79,7 +79,7 @@ class RunningQuery(RegisteredQuery, Protocol):
     def _take_run(self, run: Run) -> None:
         """Take rows that its blocks have made."""
 
-    def _take_letters(self, letters: Iterable[Letter | Letters | Missed]) -> None:
+    def _take_letters(self, letters: Iterable[Letter | Letters | MissedTuples]) -> None:
         """Take late tuples and dead letters of its blocks."""
 
     def _take_dead(self, letters: Sequence[Letter]) -> None:
@@ -104,16 +104,16 @@ class RunningQuery(RegisteredQuery, Protocol):
         """Release its blocks: it has been dropped."""
 
 
-def count(letter: Letter | Letters | Missed) -> int:
+def count(letter: Letter | Letters | MissedTuples) -> int:
     """The number of tuples in a letter."""
-    if isinstance(letter, Missed):
+    if isinstance(letter, MissedTuples):
         return letter.count
     return len(letter.positions) if isinstance(letter, Letters) else 1
 
 
-def written(letter: Letter | Letters | Missed) -> list[Letter]:
+def written(letter: Letter | Letters | MissedTuples) -> list[Letter]:
     """One letter per tuple, with the tuple as text; none for tuples that were only counted."""
-    if isinstance(letter, Missed):
+    if isinstance(letter, MissedTuples):
         return []
     if isinstance(letter, Letter):
         return [letter]

@@ -45,7 +45,7 @@ from penstock.engines.spark.resident.streaming_query import Resident
 from penstock.engines.spark.session import Session, open_session
 from penstock.engines.spark.uninterrupted import awaited, done_whole, settle
 from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
-from penstock.program.choose.explain import Explained, Explanation
+from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import (
     Admission,
@@ -401,7 +401,7 @@ class Engine:
 
     def _explain(
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
-    ) -> Explained:
+    ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
         return explain_on_cores(plan, program, self.cores)
 

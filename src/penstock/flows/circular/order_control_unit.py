@@ -29,7 +29,7 @@ NOTHING: Indices = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Ordered:
+class OBufEntry:
     """A chunk in OBuf.
 
     ``ranks`` are those of its tuples that the stage has stored, ``window`` the number of the first
@@ -65,7 +65,7 @@ class OrderControlUnit:
     window_rows: int | None
     stored: int
     window: int
-    obuf: deque[Ordered] = field(default_factory=deque)
+    obuf: deque[OBufEntry] = field(default_factory=deque)
     next_chunk: int = 0
     """The number of the chunk that comes next by the distribution chain."""
 
@@ -87,7 +87,7 @@ class OrderControlUnit:
         """Note a chunk; those of its tuples that belong here are stored, and others expire."""
         ranks = tuples.ranks_of(self.input)
         waiting = tuples.origins - {self.input}
-        self.obuf.append(Ordered(tuples.number, ranks, self.window, waiting))
+        self.obuf.append(OBufEntry(tuples.number, ranks, self.window, waiting))
         self.next_chunk = tuples.number + 1
         self.stored += len(ranks)
         if self.window_rows is not None:

@@ -111,8 +111,7 @@ class JoinCore:
     @property
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
-        windows = sum(len(side.rows) for side in self._program.sides)
-        return len(self._dictionary) > max(TUNING.smallest_dictionary, 4 * windows)
+        return self._dictionary.outgrows(sum(len(side.rows) for side in self._program.sides))
 
 
 @dataclass(frozen=True)

@@ -218,8 +218,8 @@ class Holder(Protocol):
 class OrderedWords:
     """Comparison keys for values of any length: the rank of a value among all that are held.
 
-    A new value changes the ranks of larger ones; holders are told. Values that no holder has are
-    dropped. Strings order by code point, which is the order of their UTF-8 bytes.
+    A new value changes the ranks of larger ones, and holders of ranks are called back. Values that
+    no holder has are dropped. Strings order by code point, which is the order of their UTF-8 bytes.
 
     >>> words = OrderedWords(pa.string())
     >>> words.encode(Vector(pa.array(["b", None, "a", "b"]), None, pa.string())).tolist()

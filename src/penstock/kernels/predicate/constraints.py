@@ -17,7 +17,7 @@ from penstock.kernels.predicate.generate import FLIPPED
 from penstock.kernels.predicate.predicate import (
     Both,
     Comparison,
-    Computed,
+    ComputedNumber,
     Condition,
     Constant,
     KeyOperand,
@@ -64,9 +64,9 @@ def _constraint(predicate: Predicate, term: Comparison, stored_side: int) -> lis
             left, right, op = right, left, FLIPPED[op]
         return [Constraint(left.index, right.index, *bound, op == "eq") for bound in _bounds(op, 0)]
     left, right = _bare(left), _bare(right)
-    if isinstance(right, Computed):
+    if isinstance(right, ComputedNumber):
         left, right, op = right, left, FLIPPED[op]
-    if not isinstance(left, Computed) or not isinstance(right, Constant):
+    if not isinstance(left, ComputedNumber) or not isinstance(right, Constant):
         return []
     value = predicate.constants[right.index].value
     if not isinstance(value, int | float) or math.isnan(value):
@@ -74,7 +74,9 @@ def _constraint(predicate: Predicate, term: Comparison, stored_side: int) -> lis
     return _of_difference(left, op, float(value), stored_side)
 
 
-def _of_difference(left: Computed, op: str, value: float, stored_side: int) -> list[Constraint]:
+def _of_difference(
+    left: ComputedNumber, op: str, value: float, stored_side: int
+) -> list[Constraint]:
     """Bounds from ``a - b <= c`` and ``abs(a - b) <= c``."""
     wide = value * LOOSE if value >= 0 else value / LOOSE
     if left.op == "abs":
@@ -106,7 +108,7 @@ def _of_difference(left: Computed, op: str, value: float, stored_side: int) -> l
 
 def _difference(operand: Operand, stored_side: int) -> tuple[KeyOperand, KeyOperand] | None:
     """The stored and the probing key of a difference of two keys, one of each side."""
-    if not isinstance(operand, Computed) or operand.op != "sub":
+    if not isinstance(operand, ComputedNumber) or operand.op != "sub":
         return None
     a, b = operand.args
     if not isinstance(a, KeyOperand) or not isinstance(b, KeyOperand) or a.side == b.side:
@@ -116,7 +118,7 @@ def _difference(operand: Operand, stored_side: int) -> tuple[KeyOperand, KeyOper
 
 def _bare(operand: Operand) -> Operand:
     """The operand without widening casts, which change no number."""
-    while isinstance(operand, Computed) and operand.op == "widen":
+    while isinstance(operand, ComputedNumber) and operand.op == "widen":
         operand = operand.args[0]
     return operand
 

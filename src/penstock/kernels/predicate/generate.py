@@ -22,7 +22,7 @@ import pyarrow as pa
 from penstock.kernels.predicate.predicate import (
     Both,
     Comparison,
-    Computed,
+    ComputedNumber,
     Condition,
     Constant,
     Either,
@@ -306,6 +306,6 @@ class Names:
 def _keys(operand: Operand) -> list[KeyOperand]:
     if isinstance(operand, KeyOperand):
         return [operand]
-    if isinstance(operand, Computed):
+    if isinstance(operand, ComputedNumber):
         return [key for arg in operand.args for key in _keys(arg)]
     return []

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.kernels.predicate.predicate import (
     Both,
     Comparison,
-    Computed,
+    ComputedNumber,
     Condition,
     Constant,
     Either,
@@ -41,7 +41,7 @@ def stays_in_range(
     if isinstance(condition, Comparison):
         try:
             for operand in (condition.left, condition.right):
-                if not condition.floating and isinstance(operand, Computed):
+                if not condition.floating and isinstance(operand, ComputedNumber):
                     _bounds(operand, constants, bounds_of)
         except OverflowError:
             return False

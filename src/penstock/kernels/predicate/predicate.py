@@ -53,7 +53,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedNumber:
     """A number computed from numbers of both sides: add, sub, mul, neg, abs, widen."""
 
     op: str
@@ -61,7 +61,7 @@ class Computed:
     type: pa.DataType
 
 
-Operand = KeyOperand | Constant | Computed
+Operand = KeyOperand | Constant | ComputedNumber
 
 
 @dataclass(frozen=True)
@@ -174,11 +174,11 @@ class Predicate:
             # A computed constant, or NULL, is treated as a column of the left side.
             return self._key(0, "native", expression)
         if isinstance(expression, Cast):
-            return Computed("widen", (self._operand(expression.arg),), expression.type)
+            return ComputedNumber("widen", (self._operand(expression.arg),), expression.type)
         if not isinstance(expression, Call):
             raise TypeError(f"not a compiled operand: {expression}")
         op = "sub" if expression.op == "sub_times" else expression.op
-        return Computed(op, tuple(map(self._operand, expression.args)), expression.type)
+        return ComputedNumber(op, tuple(map(self._operand, expression.args)), expression.type)
 
     def _key(self, side: int, kind: str, expression: Expression) -> KeyOperand:
         key, keys = Key(side, kind, expression), self.keys[side]
@@ -191,7 +191,9 @@ class Predicate:
 def has_arithmetic(condition: Condition) -> bool:
     """Whether the loop computes anything besides comparisons."""
     if isinstance(condition, Comparison):
-        return isinstance(condition.left, Computed) or isinstance(condition.right, Computed)
+        return isinstance(condition.left, ComputedNumber) or isinstance(
+            condition.right, ComputedNumber
+        )
     if isinstance(condition, Both | Either):
         return any(map(has_arithmetic, condition.terms))
     return False

@@ -21,8 +21,8 @@ from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_search import (
     LONG_TAIL,
     MANY_PARTNERS,
+    BufferTypes,
     Search,
-    Stored,
     describe_segments,
     indented,
     indexed_up_to,
@@ -46,7 +46,7 @@ class SingleProbeShape:
 
     side: int
     keys: tuple[np.dtype[Any], ...]
-    stored: Stored
+    stored: BufferTypes
 
 
 def generate_single_probe(predicate: Predicate, shape: SingleProbeShape) -> str:
@@ -143,7 +143,7 @@ class SingleProbe:
         index: EntryIndex | None,
         following: int,
     ) -> None:
-        types = Stored(
+        types = BufferTypes(
             tuple(column.dtype for column in stored.keys),
             tuple(valid is not None for valid in stored.valid),
         )

@@ -26,8 +26,8 @@ from penstock.kernels.probe.single_search import (
     LONG_TAIL,
     NO_ROOM,
     REFUSED,
+    BufferTypes,
     Search,
-    Stored,
     indented,
     name_of,
     numbers_of,
@@ -60,9 +60,9 @@ class SingleShape:
     schema: pa.Schema
     condition: Expression
     columns: tuple[int, ...]
-    rows: Stored
-    keys: Stored
-    other: Stored
+    rows: BufferTypes
+    keys: BufferTypes
+    other: BufferTypes
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class ProbedWindow:
         predicate: Predicate,
         side: int,
         keys: tuple[np.dtype[Any], ...],
-        stored: Stored,
+        stored: BufferTypes,
         offset: int,
     ) -> None:
         """For probes of ``side``, whose keys have these types."""

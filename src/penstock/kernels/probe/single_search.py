@@ -99,7 +99,7 @@ SEGMENT_COLUMNS = len(SEGMENT) + 2 * len(DIMENSION)
 
 
 @dataclass(frozen=True)
-class Stored:
+class BufferTypes:
     """Buffers that tuples are appended to: their types, and which of them have a validity."""
 
     dtypes: tuple[np.dtype[Any], ...]
@@ -125,7 +125,7 @@ class Search:
     condition: str
     arrays: tuple[str, ...]
     keys: tuple[np.dtype[Any], ...]
-    stored: Stored
+    stored: BufferTypes
     has_chains: bool
 
     @classmethod
@@ -134,7 +134,7 @@ class Search:
         predicate: Predicate,
         side: int,
         keys: tuple[np.dtype[Any], ...],
-        stored: Stored,
+        stored: BufferTypes,
         has_chains: bool,
     ) -> Search:
         """For tuples of ``side``, whose keys are not NULL."""

@@ -32,7 +32,7 @@ from penstock.kernels.probe.single_search import (
     HEADER,
     MANY_PARTNERS,
     REFUSED,
-    Stored,
+    BufferTypes,
     indented,
     name_of,
     preamble,
@@ -66,7 +66,7 @@ class StageShape:
     predicate: Predicate
     keys: tuple[Key, ...]
     dtypes: tuple[np.dtype[Any], ...]
-    stored: Stored
+    stored: BufferTypes
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class StagesShape:
     inputs: int
     schema: pa.Schema
     columns: tuple[int, ...]
-    rows: Stored
+    rows: BufferTypes
     conditions: tuple[Expression, ...]
-    entries: tuple[tuple[tuple[Key, ...], Stored], ...]
+    entries: tuple[tuple[tuple[Key, ...], BufferTypes], ...]
     stages: tuple[StageShape, ...]
     members: Mapping[Column, MemberColumn]
 

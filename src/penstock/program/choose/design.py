@@ -76,7 +76,7 @@ class JoinEstimates:
     timed: bool = False
 
     def probe(self, stage: ProbeStage, entries: float) -> float:
-        """The cost of a probe among so many entries."""
+        """The cost of a probe among a number of entries."""
         return min(entries, PROBE) if self.indexed(stage) else entries
 
 

@@ -28,7 +28,7 @@ class Explanation(str):
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplanationParts:
     """The parts of EXPLAIN: the plan if it is known, the program, the flow and the reasons.
 
     ``reasons`` has the lines about the flow, and about the distribution of the query.

@@ -73,7 +73,7 @@ def _sections() -> Iterator[str]:
         SENT,
     )
     yield from _union(
-        "Instructions for blocks", "In the order in which the blocks are told.", INSTRUCTIONS
+        "Instructions for blocks", "In the order in which the blocks get them.", INSTRUCTIONS
     )
     yield from _union("Expressions", "Columns, constants, calls and conversions.", EXPRESSIONS)
     yield from _union("Windows of joins", "Times are in ticks of the query's clock.", WINDOW)

@@ -369,7 +369,7 @@ INSTRUCTIONS = Union(
                 _INPUT,
                 Field("name", Text(), "what SQL calls the block"),
                 Field("implementation", Text(), "where its class is, `module:Class`"),
-                Field("arguments", Several(Nested(ARGUMENT)), "what it is told"),
+                Field("arguments", Several(Nested(ARGUMENT)), "its arguments"),
             ),
             "Let rows go through a block of the user's own.",
         ),
@@ -416,7 +416,9 @@ PROGRAM = Record(
     "program",
     Program,
     (
-        Field("instructions", Several(INSTRUCTIONS, least=1), "what the blocks are told, in order"),
+        Field(
+            "instructions", Several(INSTRUCTIONS, least=1), "the instructions for blocks, in order"
+        ),
         Field("schema", Columns(), "the columns of the result"),
         Field("order", OneOf(ORDERS), "the order of the rows (EMIT ORDER)"),
         Field("precision", Whole(1), "how exact that order is (PRECISION)"),

@@ -29,7 +29,7 @@ from penstock.engines.spark.dataframes.prepare import check
 from penstock.engines.spark.dataframes.script import parse_script
 from penstock.engines.spark.dataframes.sql import pack_of
 from penstock.engines.spark.dataframes.task import JobTask
-from penstock.engines.spark.dataframes.worker import Packed, Worker
+from penstock.engines.spark.dataframes.worker import PackedTuples, Worker
 
 COLUMNS: dict[str, types.DataType] = {
     "ts": types.LongType(),
@@ -128,7 +128,7 @@ class Cluster:
         self.made += made
         return [one for _, one in made]
 
-    def _attempt(self, core: int, frames: list[tuple[int | None, Packed]]) -> Any:
+    def _attempt(self, core: int, frames: list[tuple[int | None, PackedTuples]]) -> Any:
         packed = [frame for group, frame in frames if group in (None, core)]
         if self.chance is not None:
             packed = self.chance.sample(packed, len(packed))
@@ -152,14 +152,14 @@ class Cluster:
             divided=self.job.keys is not None or self.job.partial is not None,
         )
 
-    def _pack(self, number: int, rows: list[Row]) -> Iterator[tuple[int | None, Packed]]:
+    def _pack(self, number: int, rows: list[Row]) -> Iterator[tuple[int | None, PackedTuples]]:
         """Frames, each with the core that it is for, if not for all."""
         stream = self.job.lanes[number].stream
         whole = self.schema if isinstance(self.schema, pa.Schema) else self.schema[stream.name]
         pack = pack_of(self.job, number, tuple(range(self.cores)))
         for batch in pack(iter([batch_of(rows, whole).select(stream.schema.names)])):
             for row in batch.to_pylist():
-                yield row["core"], Packed(number, self.at, row["payload"], row["mark"])
+                yield row["core"], PackedTuples(number, self.at, row["payload"], row["mark"])
 
     def rows(self) -> list[Row]:
         """All rows so far, in the order that the cores together give them."""

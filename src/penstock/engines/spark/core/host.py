@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock.blocks.aggregate.folding import foldable
 from penstock.blocks.aggregate.partial_batch import PartialBatch
 from penstock.blocks.contract import LETTERS, Batch, Partials, Site
-from penstock.blocks.run import Letters, Missed, Run
+from penstock.blocks.run import Letters, MissedTuples, Run
 from penstock.engines.shared.failure import failure_of, load_failure, save_failure
 from penstock.engines.shared.input_slices import Event, slices
 from penstock.engines.shared.pipeline import Pipeline
@@ -105,7 +105,7 @@ class HostedQuery:
         elif isinstance(message, Batch):
             self._take_run(message.run)
 
-    def _take_letters(self, letters: Iterable[Letter | Letters | Missed]) -> None:
+    def _take_letters(self, letters: Iterable[Letter | Letters | MissedTuples]) -> None:
         for letter in letters:
             self.counts[letter.kind] += count(letter)
             rows = [list(vars(one).values()) for one in written(letter)]

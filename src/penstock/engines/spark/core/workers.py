@@ -55,7 +55,7 @@ def errors_without_traceback() -> Iterator[None]:
     """Let errors of Penstock leave a worker without a traceback: their message suffices.
 
     Those that have another cause, a defect, keep theirs. Spark asks for this by a variable of the
-    environment; it ends the worker after an error, so no other code is told less.
+    environment; it ends the worker after an error, so no other code loses a traceback.
     """
     try:
         yield

@@ -30,7 +30,7 @@ from penstock.engines.spark.core.trigger import CoreOptions, Output, Stopwatch
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.partition import KeyedLane
 from penstock.engines.spark.dataframes.sequencer import keys_of
-from penstock.engines.spark.dataframes.worker import LETTERS, Packed, Worker
+from penstock.engines.spark.dataframes.worker import LETTERS, PackedTuples, Worker
 from penstock.program.isa.block_instructions import AggregateRows
 from penstock.streams.batches import take
 from penstock.streams.order import OrderColumn
@@ -178,12 +178,12 @@ class Process:
             yield pa.RecordBatch.from_pylist(output_rows(number, made), schema=_MADE)
 
 
-def _packed(batches: Batches) -> Iterator[Packed]:
+def _packed(batches: Batches) -> Iterator[PackedTuples]:
     for batch in batches:
         lanes: list[Any] = batch.column("lane").to_pylist()
         marks: list[Any] = batch.column("mark").to_pylist()
         for lane, mark, payload in zip(lanes, marks, batch.column("payload"), strict=True):
-            yield Packed(lane, 0, payload.as_buffer(), mark)
+            yield PackedTuples(lane, 0, payload.as_buffer(), mark)
 
 
 @dataclass(frozen=True)

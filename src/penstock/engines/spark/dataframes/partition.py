@@ -4,9 +4,9 @@ A join whose predicate has an equality finds no pair between tuples of different
 three and more streams no combination, if the equalities hold a key of every stream together (``a.k
 = b.k AND b.k = c.k``). So a core that has all tuples of its keys makes all their rows, those of
 outer, semi and anti joins too, and sees none of the others. What it must know of those is how far
-their streams have come: every core is told the highest time of each stream in each trigger. Within
+their streams have come: every core receives the highest time of each stream in each trigger. Within
 a trigger tuples are taken in the order of their times, so none is late because of another one of
-the same trigger, and a core that hears of the highest time at the end of it judges every tuple as a
+the same trigger, and a core that receives the highest time at the end of it judges every tuple as a
 core that saw them all would.
 """
 

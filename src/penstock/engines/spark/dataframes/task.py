@@ -24,7 +24,7 @@ from penstock.engines.spark.core.frames import from_ipc, one_batch
 from penstock.engines.spark.core.trigger import PARTS, CoreOptions, Output, Stopwatch
 from penstock.engines.spark.dataframes.job import Job
 from penstock.engines.spark.dataframes.packing import PLACE, cast, output_rows
-from penstock.engines.spark.dataframes.worker import Packed, Worker
+from penstock.engines.spark.dataframes.worker import PackedTuples, Worker
 from penstock.errors import StateError
 
 _CARRIED = (
@@ -149,12 +149,12 @@ class JobTask:
             f"Pass cores={cores}, or start with an empty checkpointLocation.",
         )
 
-    def inputs(self, rows: pd.DataFrame) -> Iterator[Packed]:
+    def inputs(self, rows: pd.DataFrame) -> Iterator[PackedTuples]:
         """Packed tuples; without the time of the trigger where the job does not ask for it."""
         times = rows["at"] if "at" in rows else repeat(0, len(rows))
         columns = (rows["lane"], times, rows["payload"], rows["mark"])
         for lane, at, payload, mark in zip(*columns, strict=True):
-            yield Packed(int(lane), int(at), payload, bool(mark))
+            yield PackedTuples(int(lane), int(at), payload, bool(mark))
 
     def rows(self, core: int, outputs: Iterator[Output]) -> Iterator[pd.DataFrame]:
         """Rows of the result and counts, or numbered outputs for another process to unpack."""

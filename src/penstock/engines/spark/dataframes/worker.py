@@ -24,7 +24,7 @@ LETTERS = ("late", "dead")
 """The kinds of tuples that a query leaves out."""
 
 
-class Packed(NamedTuple):
+class PackedTuples(NamedTuple):
     """A piece of tuples of one stream on their way to the cores: its lane, and an Arrow stream.
 
     ``at`` is the time of the trigger in milliseconds, the same when the trigger is replayed. A
@@ -53,7 +53,7 @@ class Worker:
         return self._host.position
 
     def take(
-        self, inputs: Iterable[Packed], watch: Stopwatch, last: bool = False
+        self, inputs: Iterable[PackedTuples], watch: Stopwatch, last: bool = False
     ) -> Iterator[Output]:
         """Take the tuples of a trigger; ``last``: there is no later trigger."""
         packed = _whole(inputs)
@@ -84,7 +84,9 @@ class Worker:
         yield from self._made(self._host.process(events))
         watch.spent("blocks_ms")
 
-    def _merge(self, packed: Iterable[Packed], watch: Stopwatch, last: bool) -> Iterator[Output]:
+    def _merge(
+        self, packed: Iterable[PackedTuples], watch: Stopwatch, last: bool
+    ) -> Iterator[Output]:
         """Merge the partial results of the partitions of the input."""
         parts = [unpack_partial(one.payload) for one in packed]
         watch.spent("input_ms")
@@ -190,7 +192,7 @@ def _highest(batch: pa.RecordBatch, lane: Lane) -> Any:
     return there.max().item() if len(there) else None
 
 
-def _whole(packed: Iterable[Packed]) -> Iterator[Packed]:
+def _whole(packed: Iterable[PackedTuples]) -> Iterator[PackedTuples]:
     """The whole frames, from their rows in any order."""
     for one, payload in joined((one, one.payload) for one in packed):
         yield one._replace(payload=payload)

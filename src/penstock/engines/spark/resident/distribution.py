@@ -19,7 +19,7 @@ from penstock.engines.spark.flow import (
     reads_derived,
     shares,
 )
-from penstock.program.choose.explain import Explained
+from penstock.program.choose.explain import ExplanationParts
 from penstock.program.isa.block_instructions import (
     AggregateRows,
     OrderRows,
@@ -110,9 +110,9 @@ FOLDS = (
 )
 
 
-def explain_on_cores(plan: Plan | None, program: Program, cores: int) -> Explained:
+def explain_on_cores(plan: Plan | None, program: Program, cores: int) -> ExplanationParts:
     """EXPLAIN on Spark: the plan, program, kernel, flow and distribution of a query."""
     flow = decide_on_spark(program, cores)
     folds = (FOLDS,) if foldable(program) is not None else ()
     said = (explain_on_spark(flow, program), *folds, describe(program, cores))
-    return Explained(plan, program, flow, said)
+    return ExplanationParts(plan, program, flow, said)
