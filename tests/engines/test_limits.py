@@ -155,6 +155,49 @@ def test_one_push_may_make_more_rows_than_the_buffer_holds(drains: str) -> None:
 
 
 @tuning.given(pairs_per_step=1000)
+@pytest.mark.parametrize(
+    "design", ["mjoin", "cascade", "shared", "parallel", "stashed", "circular"]
+)
+def test_rows_of_three_streams_that_explode_wait_and_none_is_lost(design: Any) -> None:
+    engine = connect(buffer_rows=500, batch_rows=4, push_timeout=0.0)
+    engine.sql("CREATE STREAM T (x BIGINT)")
+    with pytest.warns(UserWarning, match="an arrival can make up to 1,200 rows"):
+        q = engine.install(
+            "SELECT r.x, s.x AS y, t.x AS z "
+            "FROM R [ROWS 20] AS r, S [ROWS 30] AS s, T [ROWS 40] AS t EMIT ORDER inner",
+            name="all",
+            design=design,
+        )
+    engine.push("S", numbers(0, 30))
+    engine.push("T", numbers(0, 40))
+    table, found, most = numbers(0, 20), [], 0
+    with pytest.raises(BufferFull) as caught:
+        engine.push("R", table)
+    taken = caught.value.taken
+    waiting = q.metrics()["undrained_rows"]
+    assert str(caught.value) == (
+        f"query 'all' holds {waiting} rows and 0 letters that nobody has drained in 0 seconds; "
+        f"{taken} tuples of this push were taken\n"
+        "Call rows(), late() and dead_letters() of 'all', then push the rest; or connect with a "
+        "larger buffer_rows or push_timeout."
+    )
+    table = table.slice(taken)
+    while table.num_rows:
+        most = max(most, q.metrics()["undrained_rows"])
+        found += [tuple(row.values()) for row in q.rows().to_pylist()]
+        try:
+            engine.push("R", table)
+            break
+        except BufferFull as full:
+            table = table.slice(full.taken)
+    while q.metrics()["undrained_rows"]:
+        found += [tuple(row.values()) for row in q.rows().to_pylist()]
+    assert found == [(x, y, z) for x in range(20) for y in range(30) for z in range(40)]
+    # A step has the rows of one tuple at least.
+    assert 500 < most < 500 + 4 * 1200 + 1
+
+
+@tuning.given(pairs_per_step=1000)
 def test_pairs_are_made_in_steps_of_bounded_size() -> None:
     engine = connect(buffer_rows=2000, push_timeout=0.0)
     q = engine.install(CROSS.format(rows=300))

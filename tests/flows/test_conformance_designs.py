@@ -164,6 +164,10 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
             "condition links",
         ),
         (
+            {"design": "stashed"},
+            "stash revised while it runs: samples of arrivals measure the match rates",
+        ),
+        (
             {"design": "stashed", "stash": 5},
             "stash of 5 pairs of A (1) and B (2): without estimates, the pair that the closest "
             "condition links; the number is asked for",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -42,7 +43,7 @@ from penstock.flows.stashed.stashed import published_stash, recomputing_stash, s
 from penstock.flows.stashed.storage import WindowAccessLock
 from penstock.program.choose.stash import StashPlan
 from penstock.program.isa.flow import Flow
-from penstock.streams.events import Tuples
+from penstock.streams.events import Merged, Tuples
 
 A, B, C = 0, 1, 2
 INTEGERS = Clock(floating=False)
@@ -690,6 +691,110 @@ def test_large_batches_give_the_rows_of_mjoin_in_order(windows: str, on: str) ->
     stored = np.sum([core["stored"] for core in metrics["cores"]], axis=0)
     assert stored.tolist() == list(metrics["tuples_in"].values()) == [3000] * 3
     assert all(core["busy"] > 0 for core in metrics["cores"])
+
+
+# -- the pair and the size, as measured -----------------------------------------------------------
+
+MEASURED = """SELECT a.t AS a, b.t AS b, c.t AS c FROM A [ROWS 400] AS a
+    JOIN B [ROWS 400] AS b ON a.k = b.k JOIN C [ROWS 400] AS c ON b.k = c.k"""
+
+
+class Shifting:
+    """The join MEASURED with a stash, beside the same one without."""
+
+    def __init__(self, engine: Engine, **asked: Any) -> None:
+        self._engine = engine
+        for stream in STREAMS:
+            engine.stream(stream.name, stream.schema)
+        options: dict[str, Any] = {"kernel": "nested-loop", **asked}
+        self.query = engine.install(MEASURED, design="stashed", **options)
+        self._plain = engine.install(MEASURED, design="mjoin", kernel="nested-loop")
+        self._chance = np.random.default_rng(7)
+
+    def push(self, shares: tuple[float, float, float], values: int, count: int = 2000) -> None:
+        """A batch of arrivals of which so many shares are of each stream, with so many keys."""
+        which = self._chance.choice(3, count, p=shares).astype(np.int8)
+        batches = tuple(
+            pa.RecordBatch.from_pydict(
+                {"t": mine, "k": self._chance.integers(0, values, len(mine))},
+                schema=STREAMS[0].schema,
+            )
+            for mine in (np.flatnonzero(which == i) for i in range(3))
+        )
+        self._engine.feed([Merged(tuple("ABC"), batches, which)])
+        assert self.query.rows() == self._plain.rows()
+
+    def told(self, *names: str) -> tuple[Any, ...]:
+        """Figures of the stash; its streams in the order of FROM."""
+        (figures,) = self.query.metrics()["cores"][0]["stash"]
+        return tuple(
+            sorted(found) if type(found := figures[name]) is list else found for name in names
+        )
+
+
+@pytest.fixture
+def shifting() -> Iterator[Callable[..., Shifting]]:
+    with (
+        tuning.given(
+            first_order_revision=1000,
+            last_order_revision=2000,
+            smallest_order_sample=8,
+            order_sample=64,
+        ),
+        Engine(buffer_rows=1 << 20) as engine,
+    ):
+        yield lambda **asked: Shifting(engine, **asked)
+
+
+def test_the_busiest_stream_comes_to_be_the_one_that_the_stash_answers(
+    shifting: Callable[..., Shifting],
+) -> None:
+    one = shifting()
+    static = (
+        "stash of 400 pairs of A (1) and B (2): without estimates, the pair that the closest "
+        "condition links"
+    )
+    assert static in one.query.explain().splitlines()
+    assert one.query.metrics()["designs"] == []
+    for _ in range(4):
+        one.push((0.8, 0.1, 0.1), 10**6)
+    assert one.told("streams", "state") == ([1, 2], "valid")
+    [why] = one.query.metrics()["designs"]
+    assert re.fullmatch(
+        r"design stashed: a stash of \d+ pairs of [BC \(\d\)and]+: a tuple of A \(1\) is "
+        r"compared with \d+ pairs instead of 400 tuples; \d+ comparisons of an arrival instead of "
+        r"\d+ \(measured with 384 tuples\)",
+        why,
+    )
+    assert why in one.query.explain().splitlines()
+    for _ in range(4):
+        one.push((0.1, 0.1, 0.8), 10**6)
+    assert one.told("streams", "state") == ([0, 1], "valid")
+
+
+def test_with_too_many_pairs_there_is_no_stash_until_there_are_few(
+    shifting: Callable[..., Shifting],
+) -> None:
+    one = shifting()
+    for _ in range(2):
+        one.push((0.3, 0.3, 0.4), 50)
+    assert one.told("state") == ("disabled",)
+    [why] = one.query.metrics()["designs"]
+    assert re.fullmatch(
+        r"design stashed: no stash: the [\d,]+ pairs of \w \(\d\) and \w \(\d\) that are live need "
+        r"more room than a window \(measured with 384 tuples\)",
+        why,
+    )
+    for _ in range(3):
+        one.push((0.3, 0.3, 0.4), 10**6)
+    assert one.told("state") == ("valid",)
+
+
+def test_a_number_of_pairs_that_is_asked_for_stays(shifting: Callable[..., Shifting]) -> None:
+    one = shifting(stash=7)
+    for _ in range(3):
+        one.push((0.8, 0.1, 0.1), 50)
+    assert one.told("streams", "size") == ([1, 2], 7)
 
 
 # -- failures -------------------------------------------------------------------------------------

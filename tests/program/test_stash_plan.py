@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InputError
-from penstock.program.choose.stash import check_stash, stash_plan
+from penstock.program.choose.stash import StashPlan, check_stash, stash_plan
 
 A, B, C = 0, 1, 2
 
@@ -46,6 +46,34 @@ def test_the_busiest_stream_has_no_part_in_the_pair() -> None:
 def test_a_pair_without_a_condition_has_no_stash() -> None:
     found = stash_plan([1 << 14] * 3, [0.1, 0.8, 0.1], match(1e-6, 1e-6, 1.0))
     assert {found.first, found.second} != {A, C} and found.size is not None
+
+
+def test_the_pair_in_use_stays_if_another_gains_little() -> None:
+    rates, windows = match(1e-6, 1e-6, 1e-6), [1 << 14] * 3
+    now = stash_plan(windows, [0.3, 0.3, 0.4], rates)
+    assert now.third == C
+    assert stash_plan(windows, [0.35, 0.33, 0.32], rates, now=now).roles == now.roles
+    assert stash_plan(windows, [0.35, 0.33, 0.32], rates).third == A
+    assert stash_plan(windows, [0.8, 0.1, 0.1], rates, now=now).third == A
+
+
+def test_a_stash_is_made_anew_if_it_is_too_small_or_much_too_large() -> None:
+    windows, shares = [1 << 14] * 3, [0.2, 0.2, 0.6]
+    rates = match(1e-6, 1e-6, 1e-6)
+    plans = {
+        size: stash_plan(windows, shares, rates, now=StashPlan(1, 0, C, size, "made by hand"))
+        for size in (256, 512, 2048, 4096)
+    }
+    assert {size: plan.size for size, plan in plans.items()} == {
+        256: 512, 512: 512, 2048: 2048, 4096: 512,
+    }  # fmt: skip
+
+
+def test_a_size_that_is_asked_for_holds_whatever_the_estimates() -> None:
+    many = match(1e-3, 1e-3, 1e-3)
+    assert stash_plan([1 << 14] * 3, [0.6, 0.2, 0.2], many).size is None
+    asked = stash_plan([1 << 14] * 3, [0.6, 0.2, 0.2], many, asked=9)
+    assert (asked.third, asked.size) == (A, 9)
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,7 @@ class Units:
     ``ranks`` is the largest number of ranks in a chunk; None: a number small enough that the stages
     of a pipeline work at the same time. ``succeed`` gets the units of the program before, if a unit
     can go on with their state.
+    ``revision`` makes the units of the next program, if they depend on what it has seen.
     """
 
     network: Network
@@ -165,6 +166,20 @@ class Units:
     awaited: Callable[[NewTuples], set[Hashable]] = sets_and_chain
     ranks: int | None = None
     succeed: Callable[[Units], None] | None = None
+    revision: UnitsRevision | None = None
+
+
+class UnitsRevision(Protocol):
+    """What has units made anew, by the batches that it sees."""
+
+    def look(self, arrived: Arrived) -> bool:
+        """Look at a batch that is done; whether the units should be made anew."""
+
+    def units(self, program: SearchProgram) -> Units:
+        """The units of the next program."""
+
+    def explained(self) -> list[str]:
+        """For people, what has been seen and what follows; none before that."""
 
 
 MakeUnits = Callable[[SearchProgram], Units]
@@ -189,6 +204,8 @@ class MultiFlow:
         self._units: Units | None = None
         self._sides: Sequence[StoredWindow] = ()
         self._awaited: Callable[[NewTuples], set[Hashable]] = sets_and_chain
+        self._is_stale = False
+        """Whether the units should be made anew, as has been seen."""
         self._number = 0
         self._steps = Steps(TUNING.ranks_per_set)
         self._chunks: dict[int, _Chunk] = {}
@@ -200,7 +217,10 @@ class MultiFlow:
         """Make the units of a program; nothing is under way."""
         self._compared_before, self._failed_before = self.comparisons, self.failed_expressions
         self.close()
-        before, self._units = self._units, self._make(program)
+        before = self._units
+        revision = None if before is None else before.revision
+        self._units = self._make(program) if revision is None else revision.units(program)
+        self._is_stale = False
         if before is not None and self._units.succeed is not None:
             self._units.succeed(before)
         self._sides, self._number = program.sides, 0
@@ -226,6 +246,9 @@ class MultiFlow:
             yield from self._done(driver)
             if self._chunks:
                 driver.wait()
+        revision = None if self._units is None else self._units.revision
+        if revision is not None:
+            self._is_stale |= revision.look(arrived)
 
     def _done(self, driver: Driver) -> Iterator[Combinations]:
         """What has come out of chunks that are done, in order."""
@@ -262,7 +285,9 @@ class MultiFlow:
     def measures(self) -> dict[str, Any]:
         """The figures of each core."""
         driver = self._driver
-        return {"cores": [with_loads(u.measures(), u.name, driver) for u in self._probing]}
+        cores = [with_loads(u.measures(), u.name, driver) for u in self._probing]
+        revision = None if self._units is None else self._units.revision
+        return {"cores": cores, "designs": [] if revision is None else revision.explained()}
 
     @property
     def comparisons(self) -> int:
@@ -276,8 +301,8 @@ class MultiFlow:
 
     @property
     def is_wasteful(self) -> bool:
-        """Whether to be programmed anew would free much memory."""
-        return any(unit.is_wasteful for unit in self._probing)
+        """Whether to be programmed anew would free much memory, or save much work."""
+        return self._is_stale or any(unit.is_wasteful for unit in self._probing)
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,7 @@ from tests.engines.spark.in_process import Cluster, DictStore, connected, finish
 from tests.thresholds import low_thresholds
 
 import penstock as ps
+from penstock import tuning
 from penstock.engines.spark.engine import Engine
 from penstock.errors import InputError
 
@@ -241,6 +242,7 @@ def test_the_threads_of_a_design_end_with_the_memory_of_the_worker(design: str) 
     assert set(threading.enumerate()) - before == set()
 
 
+@tuning.given(first_order_revision=1 << 20)
 def test_a_stash_is_made_anew_after_a_restart(tmp_path: Path) -> None:
     """EXPLAIN says so, and metrics: it is empty, and invalid while older tuples are live."""
     sql = (

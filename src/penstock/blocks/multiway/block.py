@@ -766,7 +766,7 @@ class MultiwayBlock:
             "cores": self._core_figures,
             "latency": [self.latency],
             "probe_orders": self._probe_orders,
-            "designs": [] if self._design is None else self._design.explained(),
+            "designs": self._explained_designs,
         }
 
     @property
@@ -782,6 +782,16 @@ class MultiwayBlock:
         figures["probed"][side.index] = figures["stored"][side.index]
         figures["window"][side.index] = int(side.owned(side.share).sum())
         return [figures]
+
+    @property
+    def _explained_designs(self) -> list[str]:
+        """What has been measured about the design in use, and what follows from it."""
+        if self._design is not None:
+            return self._design.explained()
+        found: list[str] = []
+        if self._search is not None:
+            found = self._search.measures().get("designs", [])
+        return found
 
     @property
     def _probe_orders(self) -> list[str]:

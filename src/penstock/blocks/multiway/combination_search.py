@@ -225,7 +225,7 @@ class CombinationSearch(Protocol):
 
     @property
     def is_wasteful(self) -> bool:
-        """Whether to be programmed anew would free much memory."""
+        """Whether to be programmed anew would free much memory, or save much work."""
 
     @property
     def nbytes(self) -> int:

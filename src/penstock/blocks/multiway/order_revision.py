@@ -148,6 +148,8 @@ class Sample:
         stop = arrived.ranks.count
         start = int(ranks[0]) if len(ranks) else stop
         self._begun = program.begin(arrived, order, start, stop, Failures())
+        self.taken = len(ranks)
+        """Tuples that were taken; ``tuples`` of them pass what is asked of the stream alone."""
         self.tuples = len(self._begun)
 
     def best(self, order: ProbeOrder) -> tuple[ProbeOrder, MatchRates]:
@@ -159,6 +161,10 @@ class Sample:
             if its_cost < GAIN * cost:
                 return other, MatchRates(self.tuples, its_rates)
         return order, MatchRates(self.tuples, rates)
+
+    def rate(self, plan: ProbeStage) -> float:
+        """How many partners an arrival finds at a first stage."""
+        return self._tried(self._begun, plan).rate if self.tuples else 0.0
 
     def _by_rank(self, order: ProbeOrder) -> ProbeOrder:
         """The order by rank; what no combination of the sample came to stays as it was."""

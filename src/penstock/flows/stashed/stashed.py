@@ -27,6 +27,9 @@ Why one pair only (§6.4.4). A second stash, say for S1 and S3, would spare the 
 comparisons with W_S1 and W_S3. But they have to be compared with W_S1 all the same, to find the
 pairs of the first stash. Only a stream that is in no stash is spared anything.
 
+Which pair has the stash, and how large it is, is revised between two batches
+(:mod:`penstock.flows.stashed.stash_revision`), as a change does it.
+
 A change keeps the stash if the S1–S2 condition and windows stay the same. Else the new one begins
 empty, and is invalid until the tuples that were live then have expired.
 """
@@ -51,6 +54,7 @@ from penstock.flows.stashed.first_stage import (
 from penstock.flows.stashed.recomputing_stash import Direction, RecomputingStash
 from penstock.flows.stashed.second_stage import SecondStage
 from penstock.flows.stashed.stash import AnyStash, Stash
+from penstock.flows.stashed.stash_revision import StashRevision
 from penstock.flows.stashed.storage import (
     ReadPort,
     Roles,
@@ -70,8 +74,8 @@ def stashed(
 ) -> MultiFlow:
     """Stashed-MJ with recomputation on a driver.
 
-    Without a plan, the pair is the one that the program suggests; ``size``: another number of pairs
-    in the stash than planned.
+    Without a plan, the pair is the one that the program suggests, and then the one that samples of
+    arrivals do; ``size``: another number of pairs in the stash than planned.
     """
     return MultiFlow(stashed_units(plan, size), driver)
 
@@ -106,7 +110,7 @@ def stashed_units(
     Parameters
     ----------
     plan
-        The pair, and the size of its stash; None: as the program suggests.
+        The pair, and the size of its stash; None: as the program suggests, revised while it runs.
     size
         Another size of the stash than that of the plan.
     make_stash
@@ -117,9 +121,12 @@ def stashed_units(
 
     def make(program: SearchProgram) -> Units:
         check_stash(len(program.sides), size)
-        chosen = plan or assumed_plan(program.terms, [side.window for side in program.sides])
+        windows = [side.window for side in program.sides]
+        return planned(program, plan or assumed_plan(program.terms, windows))
+
+    def planned(program: SearchProgram, chosen: StashPlan) -> Units:
         check_stash(len(program.sides), chosen.size)
-        roles = Roles(chosen.first, chosen.second, chosen.third)
+        roles = Roles(*chosen.roles)
         room = size or chosen.size
         stash = None if room is None else make_stash(program, roles, room)
         first, second = _stages(program, roles, stash, make_core)
@@ -129,7 +136,13 @@ def stashed_units(
             assert isinstance(predecessor, FirstStage)
             first.take_over(predecessor)
 
-        return Units(_wired(first, second), [first, second], _awaited, succeed=succeed)
+        return Units(
+            _wired(first, second),
+            [first, second],
+            _awaited,
+            succeed=succeed,
+            revision=None if plan else StashRevision(program, chosen, size, planned),
+        )
 
     return make
 

@@ -379,6 +379,7 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
         why = plan.why if choice.stash is None else f"{plan.why}; the number is asked for"
         lines.append(f"stash of {size} pairs of {pair} ({plan.second + 1}): {why}")
+        lines.append("stash revised while it runs: samples of arrivals measure the match rates")
     if not DESIGNS[flow.design].own_order and (len(join.inputs) == join.core or join.core > 1):
         lines.append(f"probe orders {_orders(flow, choice)}")
     return "\n".join(lines)

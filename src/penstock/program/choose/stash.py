@@ -28,6 +28,10 @@ _ROLES = ((0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0))
 """Which input may be S1, S2 and S3."""
 DEFAULT_SIZE = 1 << 12
 """Pairs of a stash if no estimates are given; fewer if a count window has fewer tuples."""
+GAIN = 0.8
+"""Another pair gets the stash if an arrival then costs less than this share."""
+SPARE = 4
+"""How many times as large as it would have to be a stash may be, before another is made."""
 
 
 def check_stash(streams: int, size: int | None) -> None:
@@ -68,6 +72,8 @@ class StashPlan:
         Pairs that the stash has room for; None: no stash.
     why
         The reason, for people.
+    is_measured
+        Whether it follows from estimates.
     """
 
     first: int
@@ -75,6 +81,12 @@ class StashPlan:
     third: int
     size: int | None
     why: str
+    is_measured: bool = True
+
+    @property
+    def roles(self) -> tuple[int, int, int]:
+        """S1, S2 and S3."""
+        return self.first, self.second, self.third
 
 
 @dataclass(frozen=True)
@@ -146,6 +158,9 @@ def stash_plan(
     shares: Sequence[float],
     match: Mapping[frozenset[int], float],
     names: Sequence[str] = ("1", "2", "3"),
+    known: str = "",
+    now: StashPlan | None = None,
+    asked: int | None = None,
 ) -> StashPlan:
     """Which pair of three inputs has a stash, of which size, and why; or that none pays.
 
@@ -160,6 +175,12 @@ def stash_plan(
         them.
     names
         What people call the inputs.
+    known
+        How these estimates are known, for people.
+    now
+        The plan in use, which stays if another one gains little.
+    asked
+        How many pairs the stash is to have room for; None: as many as follow.
 
     A stream with half of the arrivals, and few pairs of the other two:
 
@@ -178,28 +199,42 @@ def stash_plan(
     >>> print(stash_plan([16384] * 3, [0.25, 0.25, 0.5], many, "ABC").why)
     no stash: the 268,435 pairs of A and B that are live need more room than a window
     """
-    known = [_Estimates(windows, shares, match, roles) for roles in _ROLES]
-    paying = [one for one in known if one.pays]
+    every = [_Estimates(windows, shares, match, roles) for roles in _ROLES]
+    told = f" ({known})" if known else ""
+
+    def room(one: _Estimates) -> int:
+        if asked is not None:
+            return asked
+        if now is not None and now.roles == one.roles and now.size is not None:
+            return now.size if one.size <= now.size <= SPARE * one.size else one.size
+        return one.size
+
+    def rank(one: _Estimates, cost: float) -> tuple[float, float, tuple[int, int, int]]:
+        stays = now is not None and now.is_measured and now.roles == one.roles
+        return (round(GAIN * cost if stays else cost, 3), *_preference(one))
+
+    paying = [one for one in every if asked is not None or one.pays]
     if paying:
-        best = min(paying, key=lambda one: (round(one.enabled(one.size), 3), *_preference(one)))
+        best = min(paying, key=lambda one: rank(one, one.enabled(asked or one.size)))
         first, second, third = (names[input] for input in best.roles)
+        size = room(best)
         why = (
-            f"a stash of {best.size:,} pairs of {first} and {second}: a tuple of {third} is "
-            f"compared with {best.size:,} pairs instead of {best.interval:,.0f} tuples; "
-            f"{best.enabled(best.size):,.0f} comparisons of an arrival instead of "
-            f"{best.disabled:,.0f}"
+            f"a stash of {size:,} pairs of {first} and {second}: a tuple of {third} is "
+            f"compared with {size:,} pairs instead of {best.interval:,.0f} tuples; "
+            f"{best.enabled(size):,.0f} comparisons of an arrival instead of "
+            f"{best.disabled:,.0f}{told}"
         )
-        return StashPlan(*best.roles, best.size, why)
-    best = min(known, key=lambda one: (round(one.disabled, 3), *_preference(one)))
+        return StashPlan(*best.roles, size, why)
+    best = min(every, key=lambda one: rank(one, one.disabled))
     first, second, third = (names[input] for input in best.roles)
     why = (
         f"no stash: the {best.pairs:,.0f} pairs of {first} and {second} that are live need more "
-        "room than a window"
+        f"room than a window{told}"
     )
     if best.size < min(best.window(0), best.window(1)):
         why = (
             f"no stash: a tuple of {third} would be compared with {best.size:,} pairs instead of "
-            f"{best.interval:,.0f} tuples"
+            f"{best.interval:,.0f} tuples{told}"
         )
     return StashPlan(*best.roles, None, why)
 
@@ -233,4 +268,5 @@ def assumed_plan(terms: JoinTerms, windows: Sequence[Window]) -> StashPlan:
     equal = [1 / STREAMS] * STREAMS
     roles = min((_Estimates(sizes, equal, match, roles) for roles in _ROLES), key=cost).roles
     size = max(1, min(DEFAULT_SIZE, *(sizes[input] for input in roles[:2])))
-    return StashPlan(*roles, size, "without estimates, the pair that the closest condition links")
+    why = "without estimates, the pair that the closest condition links"
+    return StashPlan(*roles, size, why, is_measured=False)
