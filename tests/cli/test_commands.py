@@ -568,8 +568,9 @@ def test_the_parts_of_a_design_are_options(cli: Cli) -> None:
         (("--design", "stashed", "--stash", "0"),
          "a stash of 0 pairs holds nothing\nWrite 1 or more, or leave the size out."),
         (("--stash", "5"),
-         "a stash of 5 pairs is asked for, and the design mjoin has none\n"
-         "Leave the stash out, or ask for the design stashed."),
+         "a stash of 5 pairs is asked for, which belongs to the design stashed\n"
+         "Leave the stash out, or ask for the design stashed: design='stashed' (--design "
+         "stashed)."),
     ):  # fmt: skip
         code, _, err = cli(*asked, *options)
         assert code == 2

@@ -10,12 +10,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.engines.spark.in_process import Cluster, standing_in
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError, PenstockError, SqlError
 from penstock.streams.events import End, Punctuation, Tuples
-from tests.engines.spark.in_process import Cluster, standing_in
 
 PAIRS = "SELECT r.id AS r, s.id AS s FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x < s.a"
 

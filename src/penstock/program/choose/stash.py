@@ -28,6 +28,8 @@ _ROLES = ((0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 0, 1), (1, 2, 0), (2, 1, 0))
 """Which input may be S1, S2 and S3."""
 DEFAULT_SIZE = 1 << 12
 """Pairs of a stash if no estimates are given; fewer if a count window has fewer tuples."""
+MOST_PAIRS = 1 << 26
+"""The largest stash that can be asked for: it is allocated at once, and takes 1.7 GB."""
 
 
 def check_stash(streams: int, size: int | None) -> None:
@@ -53,6 +55,11 @@ def check_stash_size(size: int | None) -> None:
     if size is not None and size < 1:
         raise InputError(
             f"a stash of {size} pairs holds nothing", "Write 1 or more, or leave the size out."
+        )
+    if size is not None and size > MOST_PAIRS:
+        raise InputError(
+            f"a stash of {size:,} pairs does not fit in memory",
+            f"Write {MOST_PAIRS} or less, or leave the size out; the rows do not depend on it.",
         )
 
 
