@@ -577,6 +577,22 @@ def test_the_parts_of_a_design_are_options(cli: Cli) -> None:
         assert message in err
 
 
+def test_the_join_of_a_derived_stream_takes_no_design(cli: Cli) -> None:
+    streams = "".join(f"CREATE STREAM {name} (t BIGINT, k INT);\n" for name in "ABC")
+    query = cli.write(
+        "derived.sql",
+        f"{streams}CREATE STREAM j AS SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b "
+        "ON a.k = b.k JOIN C [ROWS 9] c ON b.k = c.k;\nSELECT k FROM j",
+    )
+    for engine in ("local", "spark"):
+        assert cli("explain", query, "--engine", engine, "--design", "cascade") == (2, "", (
+            "penstock: the design cascade is asked for, and the query joins fewer than three "
+            "streams: the join of 3 is that of the derived stream j, which takes no options\n"
+            "Leave it out: the engine chooses the design of j. Or install that join as a query of "
+            "its own.\n"
+        ))  # fmt: skip
+
+
 def test_the_summary_of_an_aggregate_has_its_kernel_and_no_flow(cli: Cli) -> None:
     data = cli.write("r.csv", "x\n1\n2\n")
     query = cli.write("q.sql", "SELECT SUM(x) AS s FROM R [ROWS 2 SLIDE 2]")

@@ -467,6 +467,36 @@ def test_the_cores_of_a_design_may_be_given_by_the_streams() -> None:
         assert len(query.metrics()["cores"]) == 3
 
 
+DERIVED = (
+    "the join of 3 is that of the derived stream j, which takes no options\nLeave it out: the "
+    "engine chooses the design of j. Or install that join as a query of its own."
+)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ({"design": "cascade"}, "the design cascade"),
+        ({"probe_order": "fixed"}, "a probe order"),
+        ({"stash": 5}, "a stash"),
+    ],
+)
+def test_the_join_of_a_derived_stream_takes_no_design(
+    engine: str, asked: dict[str, Any], what: str
+) -> None:
+    message = f"{what} is asked for, and the query joins fewer than three streams: {DERIVED}"
+    with ENGINES[engine]() as opened:
+        opened.sql(f"{THREE}; CREATE STREAM j AS {QUERY}; CREATE STREAM k AS SELECT k FROM j")
+        for stream in "jk":
+            for refused in (opened.install, opened.explain):
+                with pytest.raises(InputError) as error:
+                    refused(f"SELECT k FROM {stream}", **asked)
+                assert str(error.value) == message
+        opened.install(f"SELECT k FROM {stream}", design="auto")
+        opened.install(QUERY, **{"design": "stashed"} if "stash" in asked else asked)
+
+
 def test_a_script_without_such_a_join_has_no_design() -> None:
     script = "stream R (x int32)\ninstall q: SELECT x FROM R\nend\n"
     with pytest.raises(ScriptError) as error:
