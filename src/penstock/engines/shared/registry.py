@@ -244,11 +244,11 @@ class Registry(Generic[Q]):
         """Refuse a design that is meant for the join of a derived stream."""
         check_choice(program.flow)
         asked = _part_of_design(program.flow)
-        wide = None if asked is None or _most_joined(program) > 2 else self._wide_source(program)
+        wide = None if asked is None or program.most_joined > 2 else self._wide_source(program)
         if wide is not None:
             raise InputError(
                 f"{asked} is asked for, and the query joins fewer than three streams: the join of "
-                f"{_most_joined(wide.program)} is that of the derived stream {wide.name}, which "
+                f"{wide.program.most_joined} is that of the derived stream {wide.name}, which "
                 "takes no options",
                 f"Leave it out: the engine chooses the design of {wide.name}. Or install that "
                 "join as a query of its own.",
@@ -259,7 +259,7 @@ class Registry(Generic[Q]):
         for scan in program.scans:
             derived = self.queries.get(scan.stream.name.lower())
             if derived is not None:
-                wide = _most_joined(derived.program) > 2
+                wide = derived.program.most_joined > 2
                 found = derived if wide else self._wide_source(derived.program)
                 if found is not None:
                     return found
@@ -354,11 +354,6 @@ def derived_stream(name: str, query: Program | Plan) -> Stream:
     """The stream that a query's rows are."""
     bounded = all(scan.stream.bounded for scan in query.scans)
     return Stream.of(name, query.schema, bounded=bounded, derived=True)
-
-
-def _most_joined(program: Program) -> int:
-    """The number of streams of a query's widest join; 0 without any."""
-    return max((len(join.inputs) for join in program.joins), default=0)
 
 
 def _part_of_design(choice: FlowChoice) -> str | None:

@@ -408,13 +408,21 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
         lines.append(f"cascade: {names[0]} with {', then with '.join(names[1:])}")
     if flow.design == "stashed":
         plan = assumed_plan(JoinTerms(join), join.windows)
-        size = plan.size if choice.stash is None else choice.stash
+        size = stash_size(flow, program)
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
         why = plan.why if choice.stash is None else f"{plan.why}; the number is asked for"
         lines.append(f"stash of {size} pairs of {pair} ({plan.second + 1}): {why}")
     if not DESIGNS[flow.design].own_order and (len(join.inputs) == join.core or join.core > 1):
         lines.append(f"probe orders {_orders(flow, choice)}")
     return "\n".join(lines)
+
+
+def stash_size(flow: Flow, program: Program) -> int | None:
+    """How many pairs the stash of a query has room for; None if it has none."""
+    if program.most_joined < 3 or flow.design != "stashed" or flow.stash is not None:
+        return flow.stash
+    join = next(join for join in program.joins if len(join.inputs) > 2)
+    return assumed_plan(JoinTerms(join), join.windows).size
 
 
 def _orders(flow: Flow, choice: FlowChoice) -> str:
