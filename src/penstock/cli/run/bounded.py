@@ -161,8 +161,9 @@ def _prepare_run(
     chosen = first_kernel(ready.query)
     decided = ready.query.pipeline.flow
     joined = ready.query.program.most_joined
-    name, design = decided.name if joined == 2 else None, decided.design if joined > 2 else None
-    summary = Summary("local", chosen, name, design)
+    flow_name = decided.name if joined == 2 else None
+    design = decided.design if joined > 2 else None
+    summary = Summary("local", chosen, flow_name, design)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
 

@@ -13,7 +13,7 @@ from pyarrow import types as arrow
 from penstock.errors import SqlError
 from penstock.sql.arrow_types import digits_of, is_time, unit_of, zone_of
 from penstock.sql.bind.catalog import Catalog
-from penstock.sql.bind.scope import AGGREGATED_JOIN
+from penstock.sql.bind.scope import AGGREGATED_COUNTS, AGGREGATED_JOIN
 from penstock.sql.bind.window_examples import join_examples, step_of
 from penstock.sql.parse.dialect import Span, span
 from penstock.sql.parse.literals import MONTHS, UNITS_PER_SECOND, seconds
@@ -106,7 +106,7 @@ def bind_join_scans(
             raise side.fail(
                 side.clause.at,
                 f"a window with SLIDE on the joined stream {side.stream.name}",
-                AGGREGATED_JOIN,
+                AGGREGATED_JOIN if any(one.has_range for one in sides) else AGGREGATED_COUNTS,
             )
         check_clause(side)
     if not any(side.has_range for side in sides):
