@@ -453,6 +453,29 @@ def test_conditions_that_make_stages_cross_products_get_a_warning(
     ]
 
 
+@pytest.mark.parametrize(
+    ("join", "told"),
+    [
+        ("JOIN C [ROWS 1000] c ON TRUE", "up to 5,000 rows"),
+        ("SEMI JOIN C [ROWS 1000] c ON TRUE", "up to 25 rows"),
+        ("ANTI JOIN C [RANGE 9 WATTR k] c ON TRUE", "up to 25 rows"),
+        (
+            "LEFT JOIN C [RANGE 9 WATTR k] c ON TRUE",
+            "as many rows as the other windows have combinations",
+        ),
+    ],
+)
+def test_the_estimate_of_a_cross_product_counts_what_adds_rows(join: str, told: str) -> None:
+    text = f"SELECT a.k FROM A [ROWS 5] a JOIN B [ROWS 5] b ON TRUE {join}"
+    with Engine(compile_predicates=False) as engine:
+        engine.sql(THREE)
+        with pytest.warns(UserWarning) as warned:
+            engine.install(text.replace("[ROWS 5]", "[ROWS 5 WATTR k]"), "q")
+    assert [str(one.message) for one in warned] == [
+        f"query 'q': no condition links B (2), C (3) with A (1): an arrival can make {told}"
+    ]
+
+
 def test_the_cores_of_a_design_may_be_given_by_the_streams() -> None:
     with Engine(compile_predicates=False) as engine:
         engine.sql(THREE)
