@@ -8,10 +8,12 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.engines.spark.in_process import Cluster, standing_in
 
 import penstock as ps
 from penstock import __version__
@@ -118,14 +120,14 @@ def test_run_writes_files_and_a_summary(cli: Cli, files: list[object], name: str
         assert pq.read_table(out).to_pydict() == {"r": [1, 3, 3], "s": [10, 20, 50]}
     counts = json.loads(summary.read_text())
     assert list(counts) == [
-        "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
-        "shed", "expression_failures", "seconds", "tuples_per_second",
+        "engine", "kernel", "flow", "design", "cores", "tuples_in", "rows_out", "late",
+        "dead_letters", "shed", "expression_failures", "seconds", "tuples_per_second",
     ]  # fmt: skip
     assert counts["seconds"] > 0
     assert counts["tuples_per_second"] == pytest.approx(6 / counts["seconds"])
     del counts["seconds"], counts["tuples_per_second"]
     assert counts == {
-        "engine": "local", "kernel": "hash", "flow": "three-step",
+        "engine": "local", "kernel": "hash", "flow": "three-step", "design": None,
         "cores": [{"core": 0, "stored": [3, 3], "probed": [3, 3], "matched": 3}], "tuples_in": 6,
         "rows_out": 3, "late": 0, "dead_letters": 2, "shed": 0,
         "expression_failures": 0,
@@ -201,8 +203,10 @@ def test_explain_as_json_has_a_program_that_can_be_installed(cli: Cli, engine: s
     [kernel] = said["kernels"]
     assert (kernel["kernel"], kernel["reason"]) == ("hash", "equality on (r.x = s.a)")
     flow = {"local": "three-step", "spark": "splitjoin"}
-    assert said["flow"]["name"] == flow[engine]
-    assert said["flow"]["reasons"]
+    chosen = said["flow"]
+    assert (chosen["name"], chosen["design"], chosen["stash"]) == (flow[engine], None, None)
+    assert chosen["reasons"]
+    assert not any("\n" in reason for reason in chosen["reasons"])
     with ps.connect("local", compile_predicates=False) as target:
         target.sql(streams)
         installed = target.install(program)
@@ -568,12 +572,66 @@ def test_the_parts_of_a_design_are_options(cli: Cli) -> None:
         (("--design", "stashed", "--stash", "0"),
          "a stash of 0 pairs holds nothing\nWrite 1 or more, or leave the size out."),
         (("--stash", "5"),
-         "a stash of 5 pairs is asked for, and the design mjoin has none\n"
-         "Leave the stash out, or ask for the design stashed."),
+         "a stash of 5 pairs is asked for, which belongs to the design stashed\n"
+         "Leave the stash out, or ask for the design stashed: design='stashed' (--design "
+         "stashed)."),
     ):  # fmt: skip
         code, _, err = cli(*asked, *options)
         assert code == 2
         assert message in err
+
+
+WIDE = "SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b ON a.k = b.k JOIN C [ROWS 9] c ON b.k = c.k"
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "design", "stash", "cores"),
+    [
+        ("local", (), "mjoin", None, [0]),
+        ("local", ("--cores", "2"), "shared", None, [0, 1]),
+        ("local", ("--design", "stashed"), "stashed", 9, [0, 1]),
+        ("local", ("--design", "stashed", "--stash", "5"), "stashed", 5, [0, 1]),
+        ("spark", (), "mjoin", None, [0]),
+        ("spark", ("--cores", "2"), "parallel", None, [0, 1]),
+        ("spark", ("--design", "stashed"), "stashed", 9, [0, 1]),
+        ("spark", ("--design", "circular", "--cores", "2"), "circular", None, [0, 1, 2]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:query 'result' runs on one of 2 cores")
+def test_explain_and_the_summary_have_the_design_of_a_wide_join(
+    cli: Cli, engine: str, options: tuple[str, ...], design: str, stash: int | None, cores: Any
+) -> None:
+    query, summary = cli.write("wide.sql", WIDE), cli.folder / "s.json"
+    data = [cli.write(f"{name}.csv", "t,k\n1,1\n2,2\n") for name in "ABC"]
+    streams = [one for path in data for one in ("--stream", f"{path.stem}={path}")]
+    asked = [query, *streams, "--order-by", "t", "--engine", engine, *options]
+    code, out, _ = cli("explain", *asked, "--format", "json")
+    said = json.loads(out)["flow"]
+    assert (code, said["name"], said["design"], said["stash"]) == (0, None, design, stash)
+    assert any(reason.startswith(f"design {design}") for reason in said["reasons"])
+    assert not any("\n" in reason for reason in said["reasons"])
+    with standing_in(Cluster(eager=True)):
+        code, out, _ = cli("run", *asked, "--summary", summary)
+    told = json.loads(summary.read_text())
+    assert (code, out) == (0, "k\n1\n2\n")
+    assert (told["flow"], told["design"]) == (None, design)
+    assert [core["core"] for core in told["cores"]] == cores
+
+
+def test_the_join_of_a_derived_stream_takes_no_design(cli: Cli) -> None:
+    streams = "".join(f"CREATE STREAM {name} (t BIGINT, k INT);\n" for name in "ABC")
+    query = cli.write(
+        "derived.sql",
+        f"{streams}CREATE STREAM j AS SELECT a.k FROM A [ROWS 9] a JOIN B [ROWS 9] b "
+        "ON a.k = b.k JOIN C [ROWS 9] c ON b.k = c.k;\nSELECT k FROM j",
+    )
+    for engine in ("local", "spark"):
+        assert cli("explain", query, "--engine", engine, "--design", "cascade") == (2, "", (
+            "penstock: the design cascade is asked for, and the query joins fewer than three "
+            "streams: the join of 3 is that of the derived stream j, which takes no options\n"
+            "Leave it out: the engine chooses the design of j. Or install that join as a query of "
+            "its own.\n"
+        ))  # fmt: skip
 
 
 def test_the_summary_of_an_aggregate_has_its_kernel_and_no_flow(cli: Cli) -> None:

@@ -136,8 +136,8 @@ def test_auto_turns_to_a_cascade_and_back_and_says_why() -> None:
         mjoin = engine.install(text, kernel="nested-loop", design="mjoin")
         told = auto.explain().splitlines()
         assert (
-            "design mjoin on 1 core: an arrival costs 16,000 comparisons, with a cascade 14,819 "
-            f"and 8,000 combinations stored ({ASSUMPTIONS})"
+            "design mjoin on 1 core: estimated cost of an arrival, in comparisons: 16,000 (mjoin), "
+            f"14,819 (cascade, which stores 8,000 combinations); {ASSUMPTIONS}"
         ) in told
         assert "design revised while it runs: samples of arrivals measure the match rates" in told
         found = []
@@ -148,7 +148,7 @@ def test_auto_turns_to_a_cascade_and_back_and_says_why() -> None:
         assert found[1] == ["design cascade"]
         assert found[-1] == ["design mjoin"]
         [why] = auto.metrics()["designs"]
-        assert why.endswith("(measured with 256 tuples)")
+        assert why.endswith("; measured with 256 tuples")
         assert why in auto.explain().splitlines()
 
 

@@ -18,7 +18,7 @@ import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError, ScriptError
 from penstock.program.choose.design import ASSUMPTIONS
-from penstock.program.isa.flow import DESIGN_NAMES, DESIGNS, FlowChoice
+from penstock.program.isa.flow import DESIGNS, EXACT_DESIGNS, FlowChoice
 from penstock.testing import ReplayResult, replay_text, run_on_oracle
 from penstock.testing.replay import streams_joined
 from penstock.testing.script import InstallStep, parse_script
@@ -72,7 +72,8 @@ def refusal(script: str, design: str, engine: str) -> str | None:
             kind = SPECIAL.findall(step.sql)[0].lower()
             error = (
                 f"the design {design} does not offer {kind} joins among three and more streams",
-                "Ask for the design mjoin, or leave it out.",
+                "Ask for the design mjoin, or leave it out; one core runs "
+                f"{kind} joins among three and more streams.",
             )
         elif joined > 3 and design == "stashed":
             error = (
@@ -84,12 +85,9 @@ def refusal(script: str, design: str, engine: str) -> str | None:
     return None
 
 
-EXACT = [name for name in DESIGN_NAMES if name not in DESIGNS or DESIGNS[name].exact]
-
-
 @pytest.mark.product(6, by="path")
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("design", EXACT)
+@pytest.mark.parametrize("design", EXACT_DESIGNS)
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_means_the_same(path: Path, design: str, engine: str) -> None:
     script, choice = path.read_text("utf-8"), FlowChoice(design=design)
@@ -123,8 +121,8 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
     [
         (
             {},
-            "design mjoin on 1 core: an arrival costs 18 comparisons, with a cascade 1,501 and 9 "
-            f"combinations stored ({ASSUMPTIONS})",
+            "design mjoin on 1 core: estimated cost of an arrival, in comparisons: 18 (mjoin), "
+            f"1,501 (cascade, which stores 9 combinations); {ASSUMPTIONS}",
         ),
         ({}, "design revised while it runs: samples of arrivals measure the match rates"),
         (
@@ -149,8 +147,9 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
         ),
         (
             {"cores": 2},
-            "design shared on 2 cores: an arrival costs 18 comparisons, on 2 cores the time of 11, "
-            f"with a cascade 1,501 and 9 combinations stored ({ASSUMPTIONS})",
+            "design shared on 2 cores: estimated cost of an arrival, in comparisons: 18 (mjoin), "
+            "11 on 2 cores (shared), 1,501 (cascade, which stores 9 combinations); "
+            f"{ASSUMPTIONS}",
         ),
         (
             {"cores": 2, "branching": 2},
@@ -158,6 +157,11 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
             "branches",
         ),
         ({"design": "parallel", "cores": 3}, "design parallel on 3 cores: asked for"),
+        (
+            {"design": "parallel-as-published", "cores": 2},
+            "warning: the design parallel-as-published loses rows: each core has a share of every "
+            "window, and members in different cores never meet; the design parallel has them all",
+        ),
         (
             {"design": "stashed"},
             "stash of 9 pairs of A (1) and B (2): without estimates, the pair that the closest "
@@ -238,7 +242,7 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
             QUERY,
             {"design": "ring"},
             "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, stashed, "
-            "circular, linear, parallel-as-published.",
+            "circular, linear.",
         ),
         (
             QUERY,
@@ -254,7 +258,7 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
         (
             TWO,
             {"probe_order": "fixed"},
-            "a probe order is asked for, and the query joins no three streams\n"
+            "a probe order is asked for, and the query joins fewer than three streams\n"
             "Leave the probe order out.",
         ),
         (
@@ -271,24 +275,40 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
         (
             QUERY,
             {"design": "circular", "stash": 9},
-            "a stash of 9 pairs is asked for, and the design circular has none\n"
-            "Leave the stash out, or ask for the design stashed.",
+            "a stash of 9 pairs is asked for, which belongs to the design stashed\n"
+            "Leave the stash out, or ask for the design stashed: design='stashed' "
+            "(--design stashed).",
         ),
         (
             QUERY,
             {"design": "mjoin", "stash": 9},
-            "a stash of 9 pairs is asked for, and the design mjoin has none\n"
-            "Leave the stash out, or ask for the design stashed.",
+            "a stash of 9 pairs is asked for, which belongs to the design stashed\n"
+            "Leave the stash out, or ask for the design stashed: design='stashed' "
+            "(--design stashed).",
+        ),
+        (
+            QUERY,
+            {"stash": 9},
+            "a stash of 9 pairs is asked for, which belongs to the design stashed\n"
+            "Leave the stash out, or ask for the design stashed: design='stashed' "
+            "(--design stashed).",
+        ),
+        (
+            QUERY,
+            {"design": "stashed", "stash": 10**12},
+            "a stash of 1,000,000,000,000 pairs does not fit in memory\n"
+            "Write 67108864 or less, or leave the size out; the rows do not depend on it.",
         ),
         (
             TWO,
             {"stash": 9},
-            "a stash is asked for, and the query joins no three streams\nLeave the stash out.",
+            "a stash is asked for, and the query joins fewer than three streams\n"
+            "Leave the stash out.",
         ),
         (
             TWO,
             {"design": "circular"},
-            "the design circular is asked for, and the query joins no three streams\n"
+            "the design circular is asked for, and the query joins fewer than three streams\n"
             "Leave the design out; cores share a join of two streams by a flow (flow=, --flow).",
         ),
     ],
@@ -302,6 +322,75 @@ def test_a_design_that_a_query_cannot_have_is_refused(
             with pytest.raises(InputError) as error:
                 refused(sql, **asked)
             assert str(error.value) == message
+
+
+LEFT = QUERY.replace("JOIN C", "LEFT JOIN C")
+ALONE = "one core runs left joins among three and more streams"
+
+
+@pytest.mark.parametrize(
+    ("sql", "asked", "message"),
+    [
+        (
+            LEFT,
+            {"design": "shared"},
+            "the design shared does not offer left joins among three and more streams\n"
+            f"Ask for the design mjoin, or leave it out; {ALONE}.",
+        ),
+        (
+            LEFT,
+            {"design": "shared", "cores": 2},
+            "the design shared does not offer left joins among three and more streams\n"
+            f"Ask for the design mjoin, or leave it out; {ALONE}, so leave the cores out too.",
+        ),
+        (
+            LEFT,
+            {"branching": 2},
+            "the design mjoin has no distribution tree to branch\n"
+            f"Leave the branching out; {ALONE}.",
+        ),
+        (
+            LEFT,
+            {"flow": "splitjoin"},
+            "the flow splitjoin shares joins of two streams, and the query joins 3\n"
+            f"Leave the flow out; {ALONE}.",
+        ),
+        (
+            QUERY,
+            {"flow": "shared"},
+            "the flow shared shares joins of two streams, and the query joins 3\n"
+            "Leave the flow out; for a join of three and more streams ask for a design: "
+            "design='shared' (--design shared).",
+        ),
+    ],
+)
+def test_cores_that_a_tree_and_flows_that_a_wide_join_cannot_have(
+    sql: str, asked: dict[str, Any], message: str
+) -> None:
+    with Engine(compile_predicates=False) as engine:
+        engine.sql(THREE)
+        for refused in (engine.install, engine.explain):
+            with pytest.raises(InputError) as error:
+                refused(sql, **asked)
+            assert str(error.value) == message
+        # What it says can be done.
+        engine.install(LEFT, design="mjoin")
+        engine.install(QUERY, design="shared")
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"), [({}, ALONE), ({"design": "mjoin"}, "asked for"), ({"design": "auto"}, ALONE)]
+)
+def test_cores_of_a_tree_are_a_warning_with_any_design(asked: dict[str, Any], why: str) -> None:
+    with Engine(compile_predicates=False) as engine:
+        engine.sql(THREE)
+        with pytest.warns(UserWarning) as warned:
+            query = engine.install(LEFT, "q", cores=2, **asked)
+        assert [str(one.message) for one in warned] == [
+            f"query 'q': 2 cores are asked for, and one is used: {ALONE}"
+        ]
+        lines = str(query.explain()).splitlines()
+        assert f"design mjoin on 1 core (2 asked for): {why}" in lines
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -368,6 +457,29 @@ def test_conditions_that_make_stages_cross_products_get_a_warning(
     ]
 
 
+@pytest.mark.parametrize(
+    ("join", "told"),
+    [
+        ("JOIN C [ROWS 1000] c ON TRUE", "up to 5,000 rows"),
+        ("SEMI JOIN C [ROWS 1000] c ON TRUE", "up to 25 rows"),
+        ("ANTI JOIN C [RANGE 9 WATTR k] c ON TRUE", "up to 25 rows"),
+        (
+            "LEFT JOIN C [RANGE 9 WATTR k] c ON TRUE",
+            "as many rows as the other windows have combinations",
+        ),
+    ],
+)
+def test_the_estimate_of_a_cross_product_counts_what_adds_rows(join: str, told: str) -> None:
+    text = f"SELECT a.k FROM A [ROWS 5] a JOIN B [ROWS 5] b ON TRUE {join}"
+    with Engine(compile_predicates=False) as engine:
+        engine.sql(THREE)
+        with pytest.warns(UserWarning) as warned:
+            engine.install(text.replace("[ROWS 5]", "[ROWS 5 WATTR k]"), "q")
+    assert [str(one.message) for one in warned] == [
+        f"query 'q': no condition links B (2), C (3) with A (1): an arrival can make {told}"
+    ]
+
+
 def test_the_cores_of_a_design_may_be_given_by_the_streams() -> None:
     with Engine(compile_predicates=False) as engine:
         engine.sql(THREE)
@@ -382,12 +494,42 @@ def test_the_cores_of_a_design_may_be_given_by_the_streams() -> None:
         assert len(query.metrics()["cores"]) == 3
 
 
+DERIVED = (
+    "the join of 3 is that of the derived stream j, which takes no options\nLeave it out: the "
+    "engine chooses the design of j. Or install that join as a query of its own."
+)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ({"design": "cascade"}, "the design cascade"),
+        ({"probe_order": "fixed"}, "a probe order"),
+        ({"stash": 5}, "a stash"),
+    ],
+)
+def test_the_join_of_a_derived_stream_takes_no_design(
+    engine: str, asked: dict[str, Any], what: str
+) -> None:
+    message = f"{what} is asked for, and the query joins fewer than three streams: {DERIVED}"
+    with ENGINES[engine]() as opened:
+        opened.sql(f"{THREE}; CREATE STREAM j AS {QUERY}; CREATE STREAM k AS SELECT k FROM j")
+        for stream in "jk":
+            for refused in (opened.install, opened.explain):
+                with pytest.raises(InputError) as error:
+                    refused(f"SELECT k FROM {stream}", **asked)
+                assert str(error.value) == message
+        opened.install(f"SELECT k FROM {stream}", design="auto")
+        opened.install(QUERY, **{"design": "stashed"} if "stash" in asked else asked)
+
+
 def test_a_script_without_such_a_join_has_no_design() -> None:
     script = "stream R (x int32)\ninstall q: SELECT x FROM R\nend\n"
     with pytest.raises(ScriptError) as error:
         replay_text(script, Engine(compile_predicates=False), flow=FlowChoice(design="linear"))
     assert str(error.value) == (
-        "line 2: the design linear is asked for, and the query joins no three streams\n"
+        "line 2: the design linear is asked for, and the query joins fewer than three streams\n"
         "  install q: SELECT x FROM R\n"
         "Leave the design out; cores share a join of two streams by a flow (flow=, --flow)."
     )

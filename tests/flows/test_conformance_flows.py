@@ -71,11 +71,18 @@ def refusal(script: str, way: Way) -> str | None:
         text = step.sql if isinstance(step, InstallStep) else ""
         several = streams_joined(text) if text else 0
         if several > 2 and way.flow != "three-step":
+            instead = (
+                "for a join of three and more streams ask for a design: design='shared' "
+                "(--design shared)"
+            )
+            if special := SPECIAL.search(text):
+                kind = special[1].lower()
+                instead = f"one core runs {kind} joins among three and more streams"
             error = ScriptError.at_line(
                 step.line.number,
                 step.line.text,
                 f"the flow {way.flow} shares joins of two streams, and the query joins {several}",
-                "Leave the flow out, or ask for the flow three-step.",
+                f"Leave the flow out; {instead}.",
             )
             return str(error)
         special = SPECIAL.search(text)

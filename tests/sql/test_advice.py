@@ -45,6 +45,17 @@ CASES = [
         "SELECT R.x FROM R [RANGE 1 HOUR WATTR t] JOIN S [RANGE 1 HOUR WATTR t] ON R.id = S.id",
     ),
     (
+        "SELECT R.x FROM R JOIN S ON R.id = S.id JOIN Past WITHIN 1 HOUR ON S.id = Past.id",
+        "JOIN Past [RANGE 1 HOUR WATTR t]",
+        "SELECT R.x FROM R [RANGE 1 HOUR WATTR t] JOIN S [RANGE 1 HOUR WATTR t] ON R.id = S.id "
+        "JOIN Past [RANGE 1 HOUR WATTR t] ON S.id = Past.id",
+    ),
+    (
+        "SELECT x FROM R [NOW] JOIN S [NOW] ON R.id = S.id WHERE x IN (SELECT id FROM T)",
+        "SEMI JOIN T [ROWS 1000] ON x = T.id",
+        "SELECT x FROM R [NOW] JOIN S [NOW] ON R.id = S.id SEMI JOIN T [ROWS 1000] ON x = T.id",
+    ),
+    (
         "SELECT x FROM R [NOW] JOIN S [NOW] USING (id, name)",
         "ON R.id = S.id AND R.name = S.name",
         "SELECT x FROM R [NOW] JOIN S [NOW] ON R.id = S.id AND R.name = S.name",

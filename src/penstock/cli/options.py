@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.errors import InputError
-from penstock.program.isa.flow import ADMISSIONS, DESIGN_NAMES, DESIGNS, FLOWS, PROBE_ORDERS
+from penstock.program.isa.flow import ADMISSIONS, EXACT_DESIGNS, FLOWS, PROBE_ORDERS
 from penstock.streams.display import listed
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
 
     return proposed
 
-
-_DESIGNS = [name for name in DESIGN_NAMES if name not in DESIGNS or DESIGNS[name].exact]
-"""Every design but the one that loses rows."""
 
 # No minimum here: our error for a value that is too small says more than Typer's.
 FlowName = Annotated[
@@ -74,8 +71,8 @@ Design = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help=f"How a join of three and more streams is run: {listed(_DESIGNS, 'or')}.",
-        autocompletion=one_of(_DESIGNS),
+        help=f"How a join of three and more streams is run: {listed(EXACT_DESIGNS, 'or')}.",
+        autocompletion=one_of(EXACT_DESIGNS),
     ),
 ]
 ProbeOrder = Annotated[

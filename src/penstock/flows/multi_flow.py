@@ -157,8 +157,8 @@ class Units:
     what must end before a chunk is done: sets, by their source, and exits that it comes out by.
     ``ranks`` is the largest number of ranks in a chunk; None: a number small enough that the stages
     of a pipeline work at the same time. ``succeed`` gets the units of the program before, if a unit
-    can go on with their state.
-    ``revision`` makes the units of the next program, if they depend on what it has seen.
+    can go on with their state. ``revision`` makes the units of the next program, if they depend on
+    what it has seen.
     """
 
     network: Network

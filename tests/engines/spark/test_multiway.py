@@ -217,8 +217,8 @@ def test_a_flow_of_pairs_is_refused() -> None:
         )
         assert (
             "flow: none, since a join of three and more streams has a design\n"
-            "design cascade: an arrival costs 820,706 comparisons, with a cascade 5,992 and 16,384 "
-            "combinations stored" in engine.explain(QUERIES["three"])
+            "design cascade: estimated cost of an arrival, in comparisons: 820,706 (mjoin), 5,992 "
+            "(cascade, which stores 16,384 combinations); " in engine.explain(QUERIES["three"])
         )
 
 

@@ -242,8 +242,9 @@ def test_the_summary_tells_what_spark_did(
         assert call(*command) == 0
     told = json.loads((tmp_path / "s.json").read_text())
     assert list(told) == [
-        "engine", "kernel", "flow", "cores", "tuples_in", "rows_out", "late", "dead_letters",
-        "shed", "expression_failures", "seconds", "tuples_per_second", "batches", "spark_version",
+        "engine", "kernel", "flow", "design", "cores", "tuples_in", "rows_out", "late",
+        "dead_letters", "shed", "expression_failures", "seconds", "tuples_per_second", "batches",
+        "spark_version",
     ]  # fmt: skip
     assert (told["engine"], told["flow"], told["spark_version"]) == ("spark", flow, "in process")
     assert told["tuples_in"] == (40 if " S " in query else 20)

@@ -172,5 +172,6 @@ def test_a_derived_stream_has_no_declaration_to_be_mended() -> None:
         "the time attribute of stream big is not known at line 1, column 15\n"
         "  SELECT i FROM big [RANGE 5]\n"
         "                ^^^^^^^^^^^^^\n"
-        "Write big [RANGE 5 WATTR t] with t a column of big; a derived stream has no declaration."
+        "Write big [RANGE 5 WATTR d] (or another column with its time); a derived stream has no "
+        "declaration."
     )

@@ -65,6 +65,7 @@ class Run:
             metrics = self.query.metrics()
             self.summary.cores, self.summary.shed = metrics["cores"], sum(metrics["shed"].values())
             self.summary.expression_failures = metrics["expression_failures"]
+            self.summary.revise_design(metrics.get("designs", ()))
         self.summary.seconds = time.perf_counter() - started
         return self.summary
 
@@ -159,7 +160,10 @@ def _prepare_run(
     _warm_up(ready, sources)
     chosen = first_kernel(ready.query)
     decided = ready.query.pipeline.flow
-    summary = Summary("local", chosen, decided.name if ready.query.program.joins else None)
+    joined = ready.query.program.most_joined
+    flow_name = decided.name if joined == 2 else None
+    design = decided.design if joined > 2 else None
+    summary = Summary("local", chosen, flow_name, design)
     return Run(ready.engine, ready.query, sources, order_by, summary)
 
 

@@ -24,7 +24,7 @@ from penstock.cli.run.summary import RunLetter, Sinks, Summary
 from penstock.connectors.files import FileSource, Source
 from penstock.connectors.merge import merge
 from penstock.engines.shared.input_slices import Event, cut
-from penstock.engines.spark.flow import flow_of
+from penstock.engines.spark.flow import decide_on_spark, flow_of
 from penstock.engines.spark.resident.query import join_cores
 from penstock.program.isa.instructions import Derive, Install, Instruction
 from penstock.streams.events import Merged, Tuples
@@ -83,7 +83,9 @@ class SparkRun:
         self._setup = ready.setup
         self._punctuated = unpunctuated_streams(ready.engine, ready.query, order_by)
         chosen = first_kernel(ready.query)
-        self.summary = Summary("spark", chosen, flow_of(ready.query.program))
+        program = ready.query.program
+        design = decide_on_spark(program, options.cores).design if program.most_joined > 2 else None
+        self.summary = Summary("spark", chosen, flow_of(program), design)
         programs = {name: query.program.digest for name, query in ready.engine.queries.items()}
         command = {**command, PROGRAMS: programs, "files": _files(sources)}
         self._record = CommandRecord(options.checkpoint, options.cores, command)
@@ -156,6 +158,8 @@ class _Reader:
             sinks.summary.expression_failures = sum(
                 measures.get("expression_failures", 0) for measures in self._by_core.values()
             )
+            for measures in self._by_core.values():
+                sinks.summary.revise_design(measures.get("designs", ()))
             if not self._keeps_results:
                 engine.forget(batch.number + 1)
         now = engine.progress

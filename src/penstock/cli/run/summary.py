@@ -24,6 +24,7 @@ class Summary:
     engine: str
     kernel: str | None
     flow: str | None
+    design: str | None
     tuples_in: int = 0
     rows_out: int = 0
     late: int = 0
@@ -36,6 +37,11 @@ class Summary:
     batches: int | None = None
     spark_version: str | None = None
     letters: list[RunLetter] = field(default_factory=list)
+
+    def revise_design(self, said: Sequence[str]) -> None:
+        """Take the design in use from the ``designs`` of ``metrics()``, if there are any."""
+        if said:
+            self.design = said[0].removeprefix("design ").partition(":")[0]
 
     @property
     def tuples_per_second(self) -> float | None:
@@ -61,6 +67,7 @@ class Summary:
             "engine": self.engine,
             "kernel": self.kernel,
             "flow": self.flow,
+            "design": self.design,
             "cores": [{name: core.get(name) for name in SHARED} for core in self.cores],
             "tuples_in": self.tuples_in,
             "rows_out": self.rows_out,

@@ -10,7 +10,7 @@ from penstock.engines.shared.input_slices import InputSlice, check_event, stream
 from penstock.engines.shared.max_lead import Furthest, within_lead
 from penstock.engines.shared.running_query import RegisteredQuery
 from penstock.errors import SURROGATE, ChangeRefused, InputError, named, warn
-from penstock.program.choose.flow import decide
+from penstock.program.choose.flow import check_choice, decide
 from penstock.program.compile.change import check_change
 from penstock.program.isa.block_instructions import Program, ScanStream
 from penstock.program.isa.flow import ANY_FLOW, Flow, FlowChoice
@@ -87,7 +87,7 @@ class Registry(Generic[Q]):
         compile: Compile | None = None,
     ) -> None:
         self._new_query = new_query
-        self.decide = decide
+        self._decide = decide
         self._compile = compile
         self.streams = StreamsByName()
         self.queries: dict[str, Q] = {}
@@ -240,6 +240,36 @@ class Registry(Generic[Q]):
             )
         return known
 
+    def decide(self, program: Program) -> Flow:
+        """The flow of a query, or an error."""
+        self.check_design(program)
+        return self._decide(program)
+
+    def check_design(self, program: Program) -> None:
+        """Refuse a design that is meant for the join of a derived stream."""
+        check_choice(program.flow)
+        asked = _part_of_design(program.flow)
+        wide = None if asked is None or program.most_joined > 2 else self._wide_source(program)
+        if wide is not None:
+            raise InputError(
+                f"{asked} is asked for, and the query joins fewer than three streams: the join of "
+                f"{wide.program.most_joined} is that of the derived stream {wide.name}, which "
+                "takes no options",
+                f"Leave it out: the engine chooses the design of {wide.name}. Or install that "
+                "join as a query of its own.",
+            )
+
+    def _wide_source(self, program: Program) -> Q | None:
+        """A derived stream that a query reads and that joins three streams or more, if any."""
+        for scan in program.scans:
+            derived = self.queries.get(scan.stream.name.lower())
+            if derived is not None:
+                wide = derived.program.most_joined > 2
+                found = derived if wide else self._wide_source(derived.program)
+                if found is not None:
+                    return found
+        return None
+
     # -- instructions -----------------------------------------------------------------------
 
     def create(self, instruction: CreateStream) -> None:
@@ -329,6 +359,15 @@ def derived_stream(name: str, query: Program | Plan) -> Stream:
     """The stream that a query's rows are."""
     bounded = all(scan.stream.bounded for scan in query.scans)
     return Stream.of(name, query.schema, bounded=bounded, derived=True)
+
+
+def _part_of_design(choice: FlowChoice) -> str | None:
+    """What is asked for of a join of three and more streams; None: nothing."""
+    if choice.design not in (None, "auto"):
+        return f"the design {choice.design}"
+    if choice.probe_order is not None:
+        return "a probe order"
+    return None if choice.stash is None else "a stash"
 
 
 def _asked(program: Program, order: str | None, flow: FlowChoice) -> Program:

@@ -403,6 +403,7 @@ class Engine:
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
     ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
+        self._registry.check_design(program)
         return explain_on_cores(plan, program, self.cores)
 
     # -- input ------------------------------------------------------------------------------

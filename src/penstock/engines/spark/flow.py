@@ -89,7 +89,7 @@ def check_carried(query: Program | str, asked: FlowChoice) -> None:
 def check_joins_on_spark(choice: FlowChoice, program: Program) -> None:
     """Refuse a flow for a query without a join of two streams that cores could share."""
     check_joins(choice, program, SHARED_BY_ALL)
-    most = _most_streams(program)
+    most = program.most_joined
     if choice.name is not None and most > 2:
         raise InputError(
             f"the flow {choice.name} shares joins of two streams, and the query joins {most}",
@@ -104,7 +104,7 @@ def decide_on_spark(program: Program, cores: int) -> Flow:
     _check_query(choice)
     check_joins_on_spark(choice, program)
     design = choice.design
-    if _most_streams(program) > 2 and design in (None, "auto") and cores > 1 and shares(program):
+    if program.most_joined > 2 and design in (None, "auto") and cores > 1 and shares(program):
         design = SHARING_DESIGN
     asked = replace(choice, name=flow_of(program), design=design)
     return replace(decide(program.placed(asked)), name=FLOW, cores=cores)
@@ -142,18 +142,13 @@ def inside_core(flow: Flow) -> Flow:
 
 def flow_of(program: Program) -> str | None:
     """The flow that shares the joins of a query; None: it has none, or a design shares them."""
-    return FLOW if program.joins and _most_streams(program) == 2 else None
-
-
-def _most_streams(program: Program) -> int:
-    """The number of streams of the widest join; 0 without any."""
-    return max((len(join.inputs) for join in program.joins), default=0)
+    return FLOW if program.most_joined == 2 else None
 
 
 def explain_on_spark(flow: Flow, program: Program) -> str:
     """The lines of EXPLAIN about the flow; the distribution adds the cores."""
     lines = ["flow: none, since there is no join to share"]
-    if _most_streams(program) > 2:
+    if program.most_joined > 2:
         lines = ["flow: none, since a join of three and more streams has a design"]
         if flow.design == SHARING_DESIGN and program.flow.design in (None, "auto"):
             lines.append(f"design {flow.design}: the one with which Spark's cores share it")

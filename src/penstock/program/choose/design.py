@@ -31,7 +31,7 @@ from penstock.program.choose.probe_order import (
     probe_order,
     staged,
 )
-from penstock.streams.windows import Range
+from penstock.streams.windows import Range, Rows
 
 PROBE = 1_500
 STORE = 2_000
@@ -145,10 +145,10 @@ def choose_design(
     ``known`` says how the match rates are known; ``now`` is the design in use.
     """
     one, (cascade, stored) = mjoin_cost(estimates, orders), cascade_cost(estimates, path)
-    shared = f", on {cores} cores the time of {one / (THREADS_GAIN * cores):,.0f}" * (cores > 1)
+    shared = f", {one / (THREADS_GAIN * cores):,.0f} on {cores} cores (shared)" * (cores > 1)
     told = (
-        f"an arrival costs {one:,.0f} comparisons{shared}, with a cascade {cascade:,.0f} and "
-        f"{stored:,.0f} combinations stored ({known})"
+        f"estimated cost of an arrival, in comparisons: {one:,.0f} (mjoin){shared}, "
+        f"{cascade:,.0f} (cascade, which stores {stored:,.0f} combinations); {known}"
     )
     other = without_storing(cores)
     if cores > 1:
@@ -181,16 +181,19 @@ def assumed(terms: JoinTerms) -> JoinEstimates:
 
 ASSUMPTIONS = (
     "assumed: equal shares of arrivals, 1 partner in the larger window by an equality, "
-    f"{ASSUMED_MATCH:g} of a window by another condition, {ASSUMED_WINDOW:,} tuples in a window "
-    "that is no count window"
+    f"{ASSUMED_MATCH:g} of a window by another condition"
 )
+ASSUMED_SIZE = f", {ASSUMED_WINDOW:,} tuples in a window that is no count window"
+"""What is assumed besides, unless all windows are count windows."""
 
 
 def assumed_design(terms: JoinTerms, cores: int) -> DesignChoice:
     """The design of a join of which the program alone is known, on this number of cores."""
     estimates = assumed(terms)
     orders = [probe_order(terms.join, terms, origin) for origin in range(len(terms.join.inputs))]
-    return choose_design(estimates, orders, cascade_path(terms), ASSUMPTIONS, cores)
+    counted = all(isinstance(window, Rows) for window in terms.join.windows)
+    known = ASSUMPTIONS if counted else f"{ASSUMPTIONS}{ASSUMED_SIZE}"
+    return choose_design(estimates, orders, cascade_path(terms), known, cores)
 
 
 def cascade_path(terms: JoinTerms) -> ProbeOrder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.program.choose.flow import stash_size
 from penstock.program.choose.probe_order import explain_orders
 from penstock.program.isa.block_instructions import AggregateRows, JoinStreams, Program
 from penstock.program.isa.codecs import canonical
@@ -58,9 +59,21 @@ class ExplanationParts:
                     {"block": one.block, "kernel": one.kernel, "reason": one.reason}
                     for one in chosen
                 ],
-                "flow": {**vars(self.flow), "reasons": list(self.reasons)},
+                "flow": self._flow(),
             }
         )
+
+    def _flow(self) -> dict[str, object]:
+        """The flow of a join of two streams, or the design of one of more; the other is null."""
+        flow, most = self.flow, self.program.most_joined
+        return {
+            **vars(flow),
+            "name": flow.name if most == 2 else None,
+            "design": flow.design if most > 2 else None,
+            "probe_order": flow.probe_order if most > 2 else None,
+            "stash": stash_size(flow, self.program),
+            "reasons": [line for reason in self.reasons for line in reason.splitlines()],
+        }
 
 
 def explain(plan: Plan | None, program: Program) -> str:

@@ -14,6 +14,7 @@ from penstock.program.isa.flow import (
     ADMISSIONS,
     DESIGN_NAMES,
     DESIGNS,
+    EXACT_DESIGNS,
     FLOWS,
     PROBE_ORDERS,
     Flow,
@@ -68,7 +69,7 @@ def check_choice(choice: FlowChoice) -> None:
         )
     if choice.design is not None and choice.design not in DESIGN_NAMES:
         raise InputError(
-            f"unknown design {choice.design!r}", f"Write one of: {', '.join(DESIGN_NAMES)}."
+            f"unknown design {choice.design!r}", f"Write one of: {', '.join(EXACT_DESIGNS)}."
         )
     if choice.probe_order is not None and choice.probe_order not in PROBE_ORDERS:
         raise InputError(f"unknown probe order {choice.probe_order!r}", "Write measured or fixed.")
@@ -81,6 +82,9 @@ ALONE = "cores=2 (--cores 2) alone lets two threads divide the batches of an agg
 """What cores do for an aggregate on the embedded engine."""
 
 
+_FEWER = "joins fewer than three streams"
+
+
 def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> None:
     """Refuse a flow for a query without a join, and a design for one of two streams.
 
@@ -90,13 +94,13 @@ def check_joins(choice: FlowChoice, program: Program, alone: str = ALONE) -> Non
     """
     if choice.design is not None and choice.design != "auto" and _multiway(program) is None:
         raise InputError(
-            f"the design {choice.design} is asked for, and the query joins no three streams",
+            f"the design {choice.design} is asked for, and the query {_FEWER}",
             "Leave the design out; cores share a join of two streams by a flow (flow=, --flow).",
         )
     for name, value in (("probe order", choice.probe_order), ("stash", choice.stash)):
         if value is not None and _multiway(program) is None:
             raise InputError(
-                f"a {name} is asked for, and the query joins no three streams",
+                f"a {name} is asked for, and the query {_FEWER}",
                 f"Leave the {name} out.",
             )
     if program.joins or (choice.name is None and choice.branching is None):
@@ -126,9 +130,16 @@ def decide(program: Program) -> Flow:
     several = _multiway(program)
     name = choice.name or _default(choice, special, several)
     if several and name != "three-step":
+        step = _step(program)
+        instead = (
+            "for a join of three and more streams ask for a design: design='shared' "
+            "(--design shared)"
+        )
+        if step is not None:
+            instead = _one_core_runs(step)
         raise InputError(
             f"the flow {name} shares joins of two streams, and the query joins {several}",
-            "Leave the flow out, or ask for the flow three-step.",
+            f"Leave the flow out; {instead}.",
         )
     flow = FLOWS[name]
     if kinds and not flow.ordered and program.order != "none":
@@ -158,7 +169,7 @@ def decide(program: Program) -> Flow:
     if several:
         design = design_of(choice, program).design
         revises = DESIGNS[design].revised and _is_open(choice, program)
-        cores = _cores_of_design(design, choice, several)
+        cores = _cores_of_design(design, choice, several, _step(program))
         _check_parts(design, choice)
     return Flow(
         name,
@@ -180,14 +191,16 @@ def design_of(choice: FlowChoice, program: Program) -> DesignChoice:
     if choice.design is not None and choice.design != "auto":
         if step is not None and not DESIGNS[choice.design].every_kind:
             serving = [name for name, traits in DESIGNS.items() if traits.every_kind]
+            too = ", so leave the cores out too" * ((choice.cores or 1) > 1)
             raise InputError(
                 f"the design {choice.design} does not offer {step} joins among three and more "
                 "streams",
-                f"Ask for the design {listed(serving, 'or')}, or leave it out.",
+                f"Ask for the design {listed(serving, 'or')}, or leave it out; "
+                f"{_one_core_runs(step)}{too}.",
             )
         return DesignChoice(choice.design, "asked for")
     if step is not None:
-        return DesignChoice("mjoin", f"one core runs {step} joins among three and more streams")
+        return DesignChoice("mjoin", _one_core_runs(step))
     if choice.branching is not None:
         return DesignChoice(
             "parallel", "a branching is asked for, and it has the tree that branches"
@@ -218,19 +231,25 @@ def _check_parts(design: str, choice: FlowChoice) -> None:
         )
     if choice.stash is not None and design != "stashed":
         raise InputError(
-            f"a stash of {choice.stash} pairs is asked for, and the design {design} has none",
-            "Leave the stash out, or ask for the design stashed.",
+            f"a stash of {choice.stash} pairs is asked for, which belongs to the design stashed",
+            "Leave the stash out, or ask for the design stashed: design='stashed' "
+            "(--design stashed).",
         )
 
 
-def _cores_of_design(design: str, choice: FlowChoice, streams: int) -> int:
+def _cores_of_design(design: str, choice: FlowChoice, streams: int, step: str | None) -> int:
     """The number of cores of a design, or an error if it cannot have those that are asked for."""
     traits = DESIGNS[design]
     if choice.branching is not None and not traits.branches:
         raise InputError(
             f"the design {design} has no distribution tree to branch",
-            "Leave the branching out, or ask for the design parallel.",
+            "Leave the branching out, or ask for the design parallel."
+            if step is None
+            else f"Leave the branching out; {_one_core_runs(step)}.",
         )
+    if step is not None:
+        # More of them are a warning, whether or not its only design is asked for.
+        return 1
     if traits.cores == "any":
         return choice.cores or max(1, _machine_cores())
     if design == "stashed":
@@ -272,6 +291,11 @@ def _step(program: Program) -> str | None:
     return next((kind for kind in kinds if kind != "inner"), None)
 
 
+def _one_core_runs(step: str) -> str:
+    """Why cores cannot share a tree."""
+    return f"one core runs {step} joins among three and more streams"
+
+
 def _default(choice: FlowChoice, special: str | None, several: int | None) -> str:
     if several:
         return "three-step"
@@ -293,6 +317,8 @@ def explain_flow(flow: Flow, program: Program) -> str:
     lines = ["flow: none, since there is no join to share"]
     if program.joins:
         cores = "1 core" if flow.cores == 1 else f"{flow.cores} cores"
+        if _idle_cores(program) is not None:
+            cores += f" ({program.flow.cores} asked for)"
         lines = [f"flow {flow.name} on {cores}: {_why(program.flow, program)}"]
         if _multiway(program):
             lines = [explain_design(flow, program, f" on {cores}")]
@@ -312,11 +338,16 @@ def warnings_of(program: Program) -> list[str]:
     found = [] if _idle_cores(program) is None else [str(_idle_cores(program))]
     design = program.flow.design
     if _multiway(program) and design in DESIGNS and not DESIGNS[design].exact:
-        found.append(
-            f"the design {design} loses rows: each core has a share of every window, and members "
-            "in different cores never meet; the design parallel has them all"
-        )
+        found.append(_loses_rows(design))
     return [*found, *cross_products(program)]
+
+
+def _loses_rows(design: str) -> str:
+    """The warning of a design that is not exact."""
+    return (
+        f"the design {design} loses rows: each core has a share of every window, and members in "
+        "different cores never meet; the design parallel has them all"
+    )
 
 
 def _idle_cores(program: Program) -> str | None:
@@ -326,7 +357,7 @@ def _idle_cores(program: Program) -> str | None:
         return None
     why = ["there is neither a join nor an aggregate to share"]
     if step is not None:
-        why = [f"one core runs {step} joins among three and more streams"]
+        why = [_one_core_runs(step)]
     elif program.aggregates:
         why = [_one_thread(aggregate) for aggregate in program.aggregates]
     if "" in why:
@@ -367,6 +398,8 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
     choice = program.flow
     design = design_of(choice, program)
     lines = [f"design {flow.design}{cores}: {design.why}"]
+    if not DESIGNS[flow.design].exact:
+        lines.append(f"warning: {_loses_rows(flow.design)}")
     if flow.revises:
         lines.append("design revised while it runs: samples of arrivals measure the match rates")
     join = next(join for join in program.joins if len(join.inputs) > 2)
@@ -375,7 +408,7 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
         lines.append(f"cascade: {names[0]} with {', then with '.join(names[1:])}")
     if flow.design == "stashed":
         plan = assumed_plan(JoinTerms(join), join.windows)
-        size = plan.size if choice.stash is None else choice.stash
+        size = stash_size(flow, program)
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
         why = plan.why if choice.stash is None else f"{plan.why}; the number is asked for"
         lines.append(f"stash of {size} pairs of {pair} ({plan.second + 1}): {why}")
@@ -383,6 +416,14 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
     if not DESIGNS[flow.design].own_order and (len(join.inputs) == join.core or join.core > 1):
         lines.append(f"probe orders {_orders(flow, choice)}")
     return "\n".join(lines)
+
+
+def stash_size(flow: Flow, program: Program) -> int | None:
+    """How many pairs the stash of a query has room for; None if it has none."""
+    if program.most_joined < 3 or flow.design != "stashed" or flow.stash is not None:
+        return flow.stash
+    join = next(join for join in program.joins if len(join.inputs) > 2)
+    return assumed_plan(JoinTerms(join), join.windows).size
 
 
 def _orders(flow: Flow, choice: FlowChoice) -> str:

@@ -234,11 +234,13 @@ def _cross_product(join: JoinStreams) -> str | None:
     apart = [_named(join, i) for i in range(len(join.inputs)) if i not in linked]
     if not apart:
         return _cross_stages(join)
-    sizes = [window.size if isinstance(window, Rows) else None for window in join.windows]
+    # A semi or anti join adds no members; its tuple decides combinations of the others.
+    hidden = {input for input, one in enumerate(join.steps, start=join.core) if one.hides}
+    windows = [window for input, window in enumerate(join.windows) if input not in hidden]
+    known = [window.size for window in windows if isinstance(window, Rows)]
     estimate = "as many rows as the other windows have combinations"
-    known = [size for size in sizes if size is not None]
-    if len(known) == len(sizes):
-        most = math.prod(known) // max(1, min(known))
+    if len(known) == len(windows):
+        most = math.prod(known) // (1 if hidden else max(1, min(known)))
         estimate = f"up to {most:,} rows"
     return (
         f"no condition links {', '.join(apart)} with {_named(join, 0)}: "

@@ -32,6 +32,8 @@ GAIN = 0.8
 """Another pair gets the stash if an arrival then costs less than this share."""
 SPARE = 4
 """How many times as large as it would have to be a stash may be, before another is made."""
+MOST_PAIRS = 1 << 26
+"""The largest stash that can be asked for: it is allocated at once, and takes 1.7 GB."""
 
 
 def check_stash(streams: int, size: int | None) -> None:
@@ -57,6 +59,11 @@ def check_stash_size(size: int | None) -> None:
     if size is not None and size < 1:
         raise InputError(
             f"a stash of {size} pairs holds nothing", "Write 1 or more, or leave the size out."
+        )
+    if size is not None and size > MOST_PAIRS:
+        raise InputError(
+            f"a stash of {size:,} pairs does not fit in memory",
+            f"Write {MOST_PAIRS} or less, or leave the size out; the rows do not depend on it.",
         )
 
 

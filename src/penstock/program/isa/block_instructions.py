@@ -406,6 +406,11 @@ class Program:
         """The same query, placed as ``flow`` asks; without it, as the engine decides."""
         return self if flow == self.flow else replace(self, flow=flow)
 
+    @property
+    def most_joined(self) -> int:
+        """The number of streams of its widest join; 0 without a join."""
+        return max((len(join.inputs) for join in self.joins), default=0)
+
     def block(self, number: int) -> BlockInstruction:
         """The instruction for the block of that number."""
         return next(i for i in self.instructions if i.block == number)

@@ -182,6 +182,8 @@ DESIGNS: dict[str, DesignTraits] = {
 """Every design, in the order in which errors list them. ``flows/make.py`` makes their cores."""
 DESIGN_NAMES = ("auto", *DESIGNS)
 """What can be asked for."""
+EXACT_DESIGNS = ("auto", *(name for name, design in DESIGNS.items() if design.exact))
+"""What messages propose: all but the design that loses rows."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pyarrow import types as arrow
 from penstock.errors import SqlError
 from penstock.sql.arrow_types import digits_of, is_time, unit_of, zone_of
 from penstock.sql.bind.catalog import Catalog
-from penstock.sql.bind.scope import AGGREGATED_JOIN
-from penstock.sql.bind.window_examples import join_examples, step_of
+from penstock.sql.bind.scope import AGGREGATED_COUNTS, AGGREGATED_JOIN
+from penstock.sql.bind.window_examples import join_examples, likely_time, name_text, step_of
 from penstock.sql.parse.dialect import Span, span
 from penstock.sql.parse.literals import MONTHS, UNITS_PER_SECOND, seconds
 from penstock.sql.parse.syntax import Quantity, StreamReference, WindowClause
@@ -106,7 +106,7 @@ def bind_join_scans(
             raise side.fail(
                 side.clause.at,
                 f"a window with SLIDE on the joined stream {side.stream.name}",
-                AGGREGATED_JOIN,
+                AGGREGATED_JOIN if any(one.has_range for one in sides) else AGGREGATED_COUNTS,
             )
         check_clause(side)
     if not any(side.has_range for side in sides):
@@ -256,18 +256,73 @@ def time_column(
             check_time_type(side, index, types)
             return index
     alias = side.stream.name
-    example = "[RANGE 10 SECONDS WATTR t]"
+    kind = next((kind for kind in map(range_type, others) if kind is not None), None)
+    column = fitting_column(side, kind, exact=types != TIME_TYPES)
+    if column is None:
+        count = COUNT_WINDOWS if others else "a count window, [ROWS n]"
+        remedy = f"No column of {alias} can be that time: give it one, or write {count}."
+        raise side.fail(
+            side.reference.at, f"the time attribute of stream {alias} is not known", remedy
+        )
+    example = f"[RANGE 10 SECONDS WATTR {name_text(column)}]"
     if side.clause is not None:
-        text = side.text(side.clause.at)
-        example = f"{text[:-1].rstrip()} WATTR t]"
-    declare = f", or declare it: CREATE STREAM {alias} (...) TIMESTAMP BY t"
+        example = with_time(side, column)
+    if side.clause is not None and not side.has_range:
+        raise side.fail(
+            side.reference.at,
+            f"the time attribute of stream {alias} is not known",
+            f"Write {alias} {example} (or another column with its time), or {COUNT_WINDOWS}.",
+        )
+    declare = f", or declare it: CREATE STREAM {alias} (...) TIMESTAMP BY "
+    declare += name_text(column)
     if side.stream.derived:
         declare = "; a derived stream has no declaration"
     raise side.fail(
         side.reference.at,
         f"the time attribute of stream {alias} is not known",
-        f"Write {alias} {example} with t a column of {alias}{declare}.",
+        f"Write {alias} {example} (or another column with its time){declare}.",
     )
+
+
+COUNT_WINDOWS = "count windows, [ROWS n], on all streams of the join"
+"""What needs no time."""
+
+
+def with_time(side: Side, column: str) -> str:
+    """The window clause of a side, with a WATTR."""
+    assert side.clause is not None
+    start, end = side.clause.at
+    if side.clause.attribute is not None:
+        return f"{side.text((start, side.clause.attribute.at[0]))}{name_text(column)}]"
+    return f"{side.text((start, end - 1)).rstrip()} WATTR {name_text(column)}]"
+
+
+def range_type(side: Side) -> pa.DataType | None:
+    """The type of the times of a time window, as far as its own stream tells; else None."""
+    if not side.has_range:
+        return None
+    own = side.clause.attribute if side.clause else None
+    name = own.text if own else side.stream.time
+    index = None if name is None else side.stream.index_of(name)
+    return None if index is None else side.stream.schema.field(index).type
+
+
+def fitting_column(side: Side, kind: pa.DataType | None, exact: bool = False) -> str | None:
+    """A column for the times of a side that can be compared with ``kind``; the likeliest first."""
+    fits = [
+        field.name
+        for field in side.stream.schema
+        if is_time_type(field.type)
+        and (kind is None or family(field.type) == family(kind))
+        and not (exact and arrow.is_floating(field.type))
+    ]
+    likely = likely_time(side.stream, exact)
+    return likely if likely in fits else next(iter(fits), None)
+
+
+def family(kind: pa.DataType) -> str:
+    """Times of one family can be compared."""
+    return ("zoned" if zone_of(kind) else "time") if is_time(kind) else "number"
 
 
 def check_time_type(side: Side, index: int, types: str) -> None:
@@ -328,18 +383,22 @@ def lengths(side: Side) -> list[Quantity]:
 
 def check_comparable(sides: tuple[tuple[Side, int], ...], kinds: list[pa.DataType]) -> None:
     """Refuse times of different kinds."""
-    families = [
-        ("zoned" if zone_of(kind) else "time") if is_time(kind) else "number" for kind in kinds
-    ]
+    families = [family(kind) for kind in kinds]
     odd = next((i for i, family in enumerate(families) if family != families[0]), None)
     if odd is not None:
         (left, _), (right, _) = sides[0], sides[odd]
         names = [f"{s.stream.name}.{s.stream.schema.field(c).name}" for s, c in sides]
+        remedy = "Derive a stream that casts one of them: CREATE STREAM t AS SELECT CAST(...) ...."
+        for one, kind in ((right, kinds[0]), (left, kinds[odd])):
+            column = fitting_column(one, kind)
+            if one.clause is not None and not one.has_range and column is not None:
+                remedy = f"Write {one.stream.name} {with_time(one, column)}, or {COUNT_WINDOWS}."
+                break
         raise right.fail(
             attribute_place(right if right.clause else left),
             f"cannot compare the time attributes {names[0]} ({type_name(kinds[0])}) and "
             f"{names[odd]} ({type_name(kinds[odd])})",
-            "Derive a stream that casts one of them: CREATE STREAM t AS SELECT CAST(...) ....",
+            remedy,
         )
     scale = max(scale_of(kind) for kind in kinds)
     for (side, _), kind in zip(sides, kinds, strict=True):

@@ -15,7 +15,7 @@ from penstock.sql.bind.expression import bind_condition, bind_expression
 from penstock.sql.bind.join_window import Side, bind_join_scans, bind_scan
 from penstock.sql.bind.multiway import check_kinds, check_linked, check_number
 from penstock.sql.bind.order_by import bind_sort, bind_union_sort, check_end
-from penstock.sql.bind.scope import AGGREGATED_JOIN, Input, Scope
+from penstock.sql.bind.scope import AGGREGATED_COUNTS, AGGREGATED_JOIN, Input, Scope
 from penstock.sql.bind.select_list import bind_items
 from penstock.sql.bind.sliding_window import Windows, bind_sliding
 from penstock.sql.expressions import TRUE, Column, Expression, Literal, conjunction, conjuncts
@@ -41,6 +41,7 @@ from penstock.sql.plan import (
     Through,
     Union,
 )
+from penstock.streams.windows import Range
 
 ONE_SIDED = ("semi", "anti")
 """The kinds of join that give out columns of their left side alone."""
@@ -140,13 +141,14 @@ class Binder:
             return GroupedSource(left.scan(), windows, lone_scope(left), empty)
         join, scope = self.source(clause)
         assert isinstance(join, Join)
+        timed = any(isinstance(scan.window, Range) for scan in join.inputs)
         for scan in join.inputs:
             if not scan.stream.bounded:
                 raise SqlError.at(
                     self.query.source,
                     *clause.joins[0].at,
                     f"{clause_text} over a join of stream {scan.stream.name}, which has no end",
-                    AGGREGATED_JOIN,
+                    AGGREGATED_JOIN if timed else AGGREGATED_COUNTS,
                 )
         return GroupedSource(join, Windows(left), scope, empty)
 

@@ -30,6 +30,10 @@ AGGREGATED_JOIN = (
     "Name the join first and aggregate its rows: CREATE STREAM j AS SELECT ... JOIN ...; "
     "SELECT COUNT(*) FROM j [RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]."
 )
+AGGREGATED_COUNTS = AGGREGATED_JOIN.replace(
+    "[RANGE 10 MINUTES SLIDE 1 MINUTE WATTR t]", "[ROWS 1000 SLIDE 100]"
+)
+"""The same for a join without time windows, whose rows may have no time."""
 
 NO_AGGREGATE = {
     "in WHERE": "WHERE chooses tuples before they are aggregated; write HAVING for a condition on "

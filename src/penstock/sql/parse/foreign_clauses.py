@@ -459,7 +459,9 @@ class Foreign(Clauses):
         if inner is not None and len(inner.items) == len(lefts):
             other = self.other_name(inner)
             rights = [self.column_text(i.value, inner.left, other) for i in inner.items]
-            on = self.equal([self.column_text(one, self.reading) for one in lefts], rights)
+            # In a join a bare column may be that of any stream.
+            owner = None if self.joining else self.reading
+            on = self.equal([self.column_text(one, owner) for one in lefts], rights)
             right = rights[0]
             if inner.where is not None:
                 where = self.text_of(inner.where)
@@ -495,7 +497,8 @@ class Foreign(Clauses):
         outer = f"{self.stream_after(self.closing(self._index - 1))} [ROWS 1000]"
         outer = outer if self.reading is None else self.windowed(self.reading)
         right, named = "S [ROWS 1000]", ""
-        if self.joining:
+        direct = self.joining and inner is not None and not self.has_special_join()
+        if self.joining and not direct:
             named = "Name the join first, CREATE STREAM j AS SELECT ... JOIN .... "
             outer, on = "j [ROWS 1000]", "..."
         if inner is None and self._tokens[self._index - 1].text == "(":
@@ -507,9 +510,19 @@ class Foreign(Clauses):
             f"{named}Write FROM {outer} {kind} JOIN {right} ON {on}, with the windows you need "
             "(none for streams that end)."
         )
+        if direct:
+            remedy = (
+                f"Write {kind} JOIN {right} ON {on} after the other joins, with the window you "
+                "need (none for streams that end)."
+            )
         if self.reading is None:
             return f"{remedy} {IN_LIST}"
         return f"{remedy} {BESIDE_OR}" if self.stands_beside_or() else remedy
+
+    def has_special_join(self) -> bool:
+        """Whether a join of the query is none that any join can follow."""
+        words = {token.text.upper() for token in self._tokens}
+        return not words.isdisjoint({"LEFT", "RIGHT", "FULL", "SEMI", "ANTI"})
 
     def stands_beside_or(self) -> bool:
         """Whether the query has an OR outside the sub-query that starts here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NoReturn
 
 from sqlglot import exp
@@ -221,22 +222,27 @@ class Queries(Foreign):
             self.no_using(left, right)
         if self._curr.text.upper() == "WITHIN":
             length = self.sql[self._next.start : self.before_on()].strip(" ()") or "1 HOUR"
-            self.no_within(left, right, length)
+            self.no_within(left, length)
         on = None
         if self._match(TokenType.ON):
             on = self.required_expression()
             if self._curr.text.upper() == "WITHIN" and self._next.token_type == TokenType.NUMBER:
                 words = self._tokens[self._index + 1 : self._index + 3]
-                self.no_within(left, right, " ".join(token.text for token in words))
+                self.no_within(left, " ".join(token.text for token in words))
         self.check_on(kind, on, at)
         return JoinClause(kind, right, on, at)
 
-    def no_within(self, left: StreamReference, right: StreamReference, length: str) -> NoReturn:
+    def no_within(self, left: StreamReference, length: str) -> NoReturn:
         """Refuse ``WITHIN length``."""
+        names = [left.stream.text]
+        for before, token in itertools.pairwise(self._tokens):
+            if before.token_type == TokenType.JOIN and token.token_type in NAMES:
+                names.append(token.text)
+        windows = [f"{name} [RANGE {length} WATTR t]" for name in names]
+        rest = "".join(f" ON ... JOIN {window}" for window in windows[2:])
         self.not_supported(
             "WITHIN",
-            f"Write the windows after the streams: FROM {left.stream.text} [RANGE {length} "
-            f"WATTR t] JOIN {right.stream.text} [RANGE {length} WATTR t].",
+            f"Write the windows after the streams: FROM {' JOIN '.join(windows[:2])}{rest}.",
         )
 
     def no_using(self, left: StreamReference, right: StreamReference) -> NoReturn:

@@ -12,12 +12,16 @@ from penstock.program.isa.flow import Flow
 
 
 def join_cores(by_core: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The figures of a query's cores, from the measures of each."""
-    return [
-        {**figures, "core": core}
-        for core, measures in sorted(by_core.items())
-        for figures in measures.get("cores", [])
-    ]
+    """The figures of a query's cores, from the measures of each.
+
+    A design with several cores runs inside one of Spark's: these have its numbers.
+    """
+    found = []
+    for core, measures in sorted(by_core.items()):
+        inside = measures.get("cores", [])
+        several = any(figures["core"] for figures in inside)
+        found += [figures if several else {**figures, "core": core} for figures in inside]
+    return found
 
 
 def _each(
