@@ -314,6 +314,8 @@ def measured(number: int, size: int) -> dict[str, Any]:
     """The cost of a shape, and its growth; measured again if it grows too much."""
     shape = shape_of(number)
     shape.measure(size // 10)  # compiles
+    gc.collect()
+    gc.freeze()  # what exists now, compiled kernels above all, is not collected before every run
     few, many = _costs(shape, size)
     if many > MOST_GROWTH * few:
         few, many = _costs(shape, TIMES * size)
@@ -335,8 +337,6 @@ def _costs(shape: Shape, size: int) -> tuple[float, float]:
 def run(seed: int, count: int, size: int = SIZE) -> dict[str, Any]:
     """Measure that many shapes; returns the worst, and those that broke a bound."""
     draw = random.Random(seed)
-    gc.collect()
-    gc.freeze()  # existing objects are not collected before every run
     found = []
     for done in range(count):
         found.append(measured(draw.randrange(1 << 32), size))

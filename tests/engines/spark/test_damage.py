@@ -184,7 +184,7 @@ class Spark:
     def snapshot(self, version: int) -> None:
         self.write(f"state/0/0/SSTs/{version}-x.sst", f"sorted {version}".encode())
         path = self.folder / f"state/0/0/{version}.zip"
-        with zipfile.ZipFile(path, "w") as file:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
             parts = [{"dfsSstFileName": f"{version}-x.sst"}]
             file.writestr("metadata", "v1\n" + json.dumps({"sstFiles": parts}))
 
@@ -204,6 +204,21 @@ def spark(tmp_path: Path) -> Spark:
     for number in range(4):
         made.batch(number)
     return made
+
+
+def test_every_byte_of_a_snapshot_may_be_damaged(spark: Spark) -> None:
+    """Whatever its reader makes of it, the file is named."""
+    spark.snapshot(4)
+    spark.batch(4)
+    snapshot = spark.folder / "state/0/0/4.zip"
+    content = snapshot.read_bytes()
+    for place, byte in enumerate(content):
+        for bit in range(8):
+            snapshot.write_bytes(
+                content[:place] + bytes([byte ^ (1 << bit)]) + content[place + 1 :]
+            )
+            (damage,) = spark.damages()
+            assert damage.startswith("state/0/0/4.zip is damaged: its content has the checksum ")
 
 
 def test_what_spark_has_written_is_noted(spark: Spark) -> None:
