@@ -55,7 +55,7 @@ from penstock.blocks.multiway.combination_search import (
 )
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
-from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.blocks.window.reading import Reading
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
@@ -301,7 +301,7 @@ class Cascade:
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
         sides = () if self._program is None else self._program.sides
-        return self._dictionary.outgrows(sum(len(side.rows) for side in sides))
+        return is_outgrown(self._dictionary, sides)
 
     @property
     def nbytes(self) -> int:

@@ -40,7 +40,7 @@ from penstock.blocks.multiway.combination_search import (
     WindowView,
 )
 from penstock.blocks.multiway.stage import Stage
-from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.flows.multi_flow import (
     IntermediateResults,
     MakeUnits,
@@ -370,8 +370,8 @@ class StorageAndExpiry:
     def is_wasteful(self) -> bool:
         """Whether most values of a dictionary may be of expired tuples."""
         windows = self._manager.windows
-        tuples = sum(len(window.side.rows) for window in windows)
-        return any(window.dictionary.outgrows(tuples) for window in windows)
+        sides = [window.side for window in windows]
+        return any(is_outgrown(window.dictionary, sides) for window in windows)
 
     @property
     def nbytes(self) -> int:

@@ -55,7 +55,7 @@ from penstock.blocks.multiway.combination_search import (
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Share
-from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.flows.multi_flow import MakeUnits, MultiFlow, NewTuples, Units
 from penstock.flows.network.network import Driver, Network, Port, Sent
 from penstock.flows.splitjoin.splitjoin import distribution_tree
@@ -210,7 +210,7 @@ class GlobalJoinCore:
     @property
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
-        return self._dictionary.outgrows(sum(len(side.rows) for side in self._program.sides))
+        return is_outgrown(self._dictionary, self._program.sides)
 
     @property
     def nbytes(self) -> int:

@@ -43,7 +43,7 @@ from penstock.blocks.multiway.combination_search import (
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import StretchSearch
-from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.blocks.window.steps import Steps
 from penstock.flows.shared import ThreadPool
 from penstock.kernels.expressions.vector import Failures
@@ -286,7 +286,7 @@ class SharedSearch:
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
         sides = () if self._program is None else self._program.sides
-        return self._dictionary.outgrows(sum(len(side.rows) for side in sides))
+        return is_outgrown(self._dictionary, sides)
 
     @property
     def nbytes(self) -> int:

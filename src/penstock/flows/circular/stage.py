@@ -17,7 +17,7 @@ from penstock.blocks.multiway.combination_search import (
     WindowView,
 )
 from penstock.blocks.multiway.stage import Stage
-from penstock.blocks.window.keys import WindowKeys
+from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.flows.circular.order_control_unit import OrderControlUnit
 from penstock.flows.multi_flow import IntermediateResults, NewTuples
 from penstock.flows.network.network import Port, Sent
@@ -111,7 +111,7 @@ class JoinCore:
     @property
     def is_wasteful(self) -> bool:
         """Whether most values of the dictionary may be of expired tuples."""
-        return self._dictionary.outgrows(sum(len(side.rows) for side in self._program.sides))
+        return is_outgrown(self._dictionary, self._program.sides)
 
 
 @dataclass(frozen=True)

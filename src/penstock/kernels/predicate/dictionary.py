@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.tuning import TUNING
-
 
 class Dictionary:
     """Gives equal values equal codes.
@@ -29,10 +27,6 @@ class Dictionary:
 
     def __len__(self) -> int:
         return len(self._codes)
-
-    def outgrows(self, stored: int) -> bool:
-        """Whether most values may be of expired tuples, with this number of tuples stored."""
-        return len(self) > max(TUNING.smallest_dictionary, 4 * stored)
 
     def code(self, value: str | bytes) -> int:
         """The code of one value."""
