@@ -26,22 +26,24 @@ from penstock.streams.convert import (
     to_batches,
     to_table,
 )
+from penstock.streams.display import listed
 from penstock.streams.events import Malformed, Tuples
 from penstock.streams.schema import Stream
 
 # Arrow's exceptions for malformed bytes; ValueError for malformed names, too.
 UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, OverflowError, MemoryError)
-KNOWN_FORMATS = "Penstock reads .parquet, .csv and .jsonl files, and directories of them."
 
 
 @dataclass(frozen=True)
 class Format:
     """A file format: how to find the columns of a file and read its events.
 
-    ``schema`` finds the columns of a file, or None if it has no records. ``read`` yields its
+    ``suffixes`` are those of its files, the usual one first. ``schema`` finds the columns of a
+    file, or None if it has no records. ``read`` yields its
     events, each with the row or line (``unit``) at which it begins, from 1.
     """
 
+    suffixes: tuple[str, ...]
     schema: Callable[[Path], pa.Schema | None]
     read: Callable[[Path, Stream, int, bool], Iterator[tuple[int, SourceEvent]]]
     unit: str
@@ -61,17 +63,14 @@ def _read_parquet(
                 row += len(event) if isinstance(event, Tuples) else 1
 
 
-PARQUET = Format(pq.read_schema, _read_parquet, "row")
-CSV = Format(csv_file.schema, csv_file.read, "row")
-JSON = Format(json_file.schema, json_file.read, "line")
-FORMAT_OF_SUFFIX = {
-    ".parquet": PARQUET,
-    ".pq": PARQUET,
-    ".csv": CSV,
-    ".jsonl": JSON,
-    ".ndjson": JSON,
-    ".json": JSON,
-}
+PARQUET = Format((".parquet", ".pq"), pq.read_schema, _read_parquet, "row")
+CSV = Format((".csv",), csv_file.schema, csv_file.read, "row")
+JSON = Format((".jsonl", ".ndjson", ".json"), json_file.schema, json_file.read, "line")
+FORMATS = (PARQUET, CSV, JSON)
+FORMAT_OF_SUFFIX = {suffix: one for one in FORMATS for suffix in one.suffixes}
+KNOWN_FORMATS = (
+    f"Penstock reads {listed(one.suffixes[0] for one in FORMATS)} files, and directories of them."
+)
 
 
 @dataclass(frozen=True)

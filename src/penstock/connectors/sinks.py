@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 from penstock import leftovers
 from penstock.errors import InputError
 from penstock.streams.clock import format_date, format_timestamp
+from penstock.streams.display import listed
 from penstock.streams.literals import format_array, physical_list
-
-FORMATS = "Name it .parquet, .csv or .jsonl."
 
 
 def check_columns(schema: pa.Schema) -> None:
@@ -99,7 +98,9 @@ class FileSink:
         self.path = Path(path)
         writer = WRITERS.get(self.path.suffix.lower())
         if writer is None:
-            raise InputError(f"{path} has no format that Penstock writes", FORMATS)
+            raise InputError(
+                f"{path} has no format that Penstock writes", f"Name it {listed(WRITERS, 'or')}."
+            )
         check_columns(schema)
         if self.path.is_dir():
             raise InputError(f"{path} is a directory", "Name a file in it.")
