@@ -287,7 +287,7 @@ class MultiFlow:
         driver = self._driver
         cores = [with_loads(u.measures(), u.name, driver) for u in self._probing]
         revision = None if self._units is None else self._units.revision
-        return {"cores": cores, "designs": [] if revision is None else revision.explained()}
+        return {"cores": cores} | ({} if revision is None else {"designs": revision.explained()})
 
     @property
     def comparisons(self) -> int:
