@@ -216,7 +216,7 @@ def test_a_change_into_a_cross_product_is_a_warning() -> None:
             query.change(linked.format("TRUE"))
     assert [one.filename for one in warned] == [__file__]
     assert [str(one.message) for one in warned] == [
-        "query 'q': no condition links R (3) with R (1): an arrival can make up to 12 rows"
+        "query 'q': no condition links R (3) with R AS a (1): an arrival can make up to 12 rows"
     ]
 
 
@@ -231,7 +231,9 @@ def test_a_cross_product_is_a_warning() -> None:
     ):
         with pytest.warns(UserWarning) as warned:
             ps.sql(text.format(window), R=R)
-        message = f"no condition links R (3), R (4) with R (1): an arrival can make {rows}"
+        message = (
+            f"no condition links R AS c (3), R AS d (4) with R AS a (1): an arrival can make {rows}"
+        )
         assert [str(one.message) for one in warned] == [message]
 
 

@@ -147,10 +147,12 @@ def test_explain_a_tree(program: Callable[..., Program]) -> None:
         "  #6 project #5: a.x AS x\n"
         "kernel hash: equality on (a.x = b.x) and (b.x = c.x); or a range of (b.x < d.x), "
         "if fewer tuples pass that\n"
-        "probe order of R (1): R (2) by an equality (1 partner); assumed\n"
-        "probe order of R (2): R (1) by an equality (1 partner); assumed\n"
-        "semi join: keeps the combinations of R (1) and R (2); R (3) by an equality\n"
-        "left join: keeps the combinations of R (1) and R (2); R (4) by a condition\n"
+        "probe order of R AS a (1): R AS b (2) by an equality (1 partner); assumed\n"
+        "probe order of R AS b (2): R AS a (1) by an equality (1 partner); assumed\n"
+        "semi join: keeps the combinations of R AS a (1) and R AS b (2); R AS c (3) by an "
+        "equality\n"
+        "left join: keeps the combinations of R AS a (1) and R AS b (2); R AS d (4) by a "
+        "condition\n"
         "order none"
     )
 

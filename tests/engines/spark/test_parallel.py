@@ -342,7 +342,7 @@ SHARED = (
     "design parallel: {}\n"
     "precision 1\n"
     "distribution: broadcast to 2 cores, each tuple of one stream stored and processed on one, "
-    "those of the others on all (Parallel-MJ)"
+    "those of the others on all (the design parallel)"
 )
 LEFT = (
     "SELECT a.id AS a, c.id AS c FROM A [ROWS 5] AS a JOIN B [ROWS 5] AS b ON a.x = b.x "

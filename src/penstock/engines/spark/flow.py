@@ -145,17 +145,22 @@ def flow_of(program: Program) -> str | None:
     return FLOW if program.most_joined == 2 else None
 
 
+def design_on_spark(flow: Flow, program: Program) -> list[str]:
+    """The lines of EXPLAIN about the design of a join of three and more streams."""
+    if flow.design == SHARING_DESIGN and program.flow.design in (None, "auto"):
+        return [f"design {flow.design}: the one with which Spark's cores share it"]
+    lines = [explain_design(flow, program)]
+    if flow.design == "stashed":
+        lines.append("state: the windows; the stash is made anew after a restart")
+    return lines
+
+
 def explain_on_spark(flow: Flow, program: Program) -> str:
     """The lines of EXPLAIN about the flow; the distribution adds the cores."""
     lines = ["flow: none, since there is no join to share"]
     if program.most_joined > 2:
         lines = ["flow: none, since a join of three and more streams has a design"]
-        if flow.design == SHARING_DESIGN and program.flow.design in (None, "auto"):
-            lines.append(f"design {flow.design}: the one with which Spark's cores share it")
-        else:
-            lines.append(explain_design(flow, program))
-        if flow.design == "stashed":
-            lines.append("state: the windows; the stash is made anew after a restart")
+        lines += design_on_spark(flow, program)
     elif program.joins:
         why = "asked for" if program.flow.name is not None else "the one that Spark can run"
         lines = [f"flow {flow.name}: {why}"]

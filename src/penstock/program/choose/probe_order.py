@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock.program.isa.block_instructions import JoinStreams, Program
 from penstock.program.isa.flow import ANY_FLOW, DESIGNS, FlowChoice
-from penstock.sql.expressions import TRUE, Call, Expression, conjuncts, sides
+from penstock.sql.expressions import TRUE, Call, Column, Expression, conjuncts, sides, walk
 from penstock.streams.display import listed
 from penstock.streams.windows import Rows, Window
 
@@ -269,5 +269,11 @@ def _cross_stages(join: JoinStreams) -> str | None:
 
 
 def _named(join: JoinStreams, input: int) -> str:
-    """A stream, and its place in FROM."""
-    return f"{join.streams[input]} ({input + 1})"
+    """A stream and its place in FROM, with its alias where the stream repeats."""
+    stream, alias = join.streams[input], ""
+    if join.streams.count(stream) > 1:
+        conditions = (join.compiled, join.residual, *join.filters, *(s.on for s in join.steps))
+        nodes = (node for one in conditions for node in walk(one) if isinstance(node, Column))
+        alias = next((node.alias for node in nodes if node.side == input), "")
+        alias = "" if alias.lower() == stream.lower() else alias
+    return f"{stream}{f' AS {alias}' if alias else ''} ({input + 1})"

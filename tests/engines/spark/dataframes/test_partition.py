@@ -145,7 +145,7 @@ def test_a_core_sees_its_own_keys_and_every_punctuation() -> None:
 
 PARALLEL = (
     "broadcast to 3 cores, each tuple of one stream stored and processed on one, those of the "
-    "others on all (Parallel-MJ)"
+    "others on all (the design parallel)"
 )
 THREE_STREAMS = "r [RANGE 4 SLACK 0], s [RANGE 3 SLACK 0], u [RANGE 3 SLACK 0]"
 REASONS = {

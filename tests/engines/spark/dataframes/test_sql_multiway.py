@@ -46,13 +46,22 @@ def test_each_row_comes_once_across_restarts(spark: SparkSession, tmp_path: Path
     def joined() -> Any:
         streams = [f.stream(spark).withWatermark("ts", f"{slack} milliseconds") for f in folders]
         given = dict(zip("rsu", streams, strict=True))
-        told = pss.explain(sql, order_by="ts", cores=2, **given).splitlines()[-1]
-        assert told.startswith(
+        told = pss.explain(sql, order_by="ts", cores=2, **given).splitlines()
+        assert told[-1].startswith(
             "distribution: partition by r.x = s.x = u.x among 2 cores"
             if sql == TIMED
             else "distribution: broadcast to 2 cores, each tuple of one stream stored and "
-            "processed on one, those of the others on all (Parallel-MJ); no partition by key: "
+            "processed on one, those of the others on all (the design parallel); no partition by "
+            "key: "
         )
+        lines = [line for line in told if line.startswith("design ")]
+        if sql == TIMED:
+            assert [line.partition(":")[0] for line in lines] == [
+                "design mjoin",
+                "design revised while it runs",
+            ]
+        else:
+            assert lines == ["design parallel: the one with which Spark's cores share it"]
         design: DesignName = "mjoin" if sql == TIMED else "parallel"
         return pss.sql(sql, order_by="ts", cores=2, design=design, **given)
 

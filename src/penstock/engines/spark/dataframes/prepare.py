@@ -30,6 +30,7 @@ from penstock.engines.spark.dataframes.partition import check_update, distributi
 from penstock.engines.spark.dataframes.script import Script, names_read
 from penstock.engines.spark.dataframes.sequencer import Lane
 from penstock.engines.spark.dataframes.session_copy import check_workers, parallelism
+from penstock.engines.spark.flow import decide_on_spark, design_on_spark
 from penstock.errors import InputError
 from penstock.program.choose.explain import explain
 from penstock.program.choose.flow import check_joins
@@ -497,6 +498,11 @@ def prepare(script: Script, frames: Mapping[str, DataFrame], asked: Request) -> 
         plan = plans.derived[name]
         streams[name.lower()] = spark_schema(plan, plan.schema.names, streams)
         explained.append(f"stream {name}\n{explain(plan, compiled)}\n")
+    explained.append(explain(plans.query, program))
+    if program.most_joined > 2:
+        # Where each core has the tuples of its keys alone, none shares the join.
+        sharing = 1 if shared.keys is not None else shared.cores
+        explained += design_on_spark(decide_on_spark(program, sharing), program)
     columns = spark_schema(plans.query, job.names, streams)
     return Ready(
         session=session,
@@ -506,7 +512,7 @@ def prepare(script: Script, frames: Mapping[str, DataFrame], asked: Request) -> 
         plan=plans.query,
         columns=_tagged(columns) if request.letters else columns,
         cores=shared.cores,
-        explained="\n".join([*explained, explain(plans.query, program), str(shared)]),
+        explained="\n".join([*explained, str(shared)]),
     )
 
 

@@ -74,7 +74,7 @@ def broadcast(program: Program, cores: int) -> str:
         return f"{to}, each tuple stored on one (SplitJoin)"
     return (
         f"{to}, each tuple of one stream stored and processed on one, those of the others on all "
-        "(Parallel-MJ)"
+        "(the design parallel)"
     )
 
 
