@@ -261,7 +261,7 @@ def early(terms: JoinTerms, order: ProbeOrder, input: int) -> ProbeOrder:
     links = (EQUALITY, TERM, NOTHING)
     inputs = [stage.input for stage in order.stages]
     for place, stage in enumerate(order.stages):
-        link = terms.of_stage(input, stage.bound)[1]
+        link = terms.link(input, stage.bound)
         if links.index(link) <= links.index(stage.link):
             inputs.remove(input)
             inputs.insert(place, input)

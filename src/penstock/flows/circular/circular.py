@@ -115,7 +115,7 @@ def ring_order(terms: JoinTerms, origin: int, streams: int) -> ProbeOrder:
     order: list[int] = []
     while rest:
         bound = (origin, *order)
-        linked = [i for i in rest if terms.of_stage(i, bound)[1] != NOTHING]
+        linked = [i for i in rest if terms.link(i, bound) != NOTHING]
         following = (linked or rest)[0]
         place = rest.index(following)
         order.append(following)

@@ -129,7 +129,7 @@ class FirstStage:
         sides, order = self._program.sides, self._orders[first]
         windows = [(sides[input].window, sides[input].numbering) for input in (first, second)]
         links = [
-            self._program.terms.of_stage(input, (self._roles.third,))[1] == NOTHING
+            self._program.terms.link(input, (self._roles.third,)) == NOTHING
             for input in (first, second)
         ]
         times = [side.time for side in sides]

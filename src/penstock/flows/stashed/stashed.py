@@ -85,7 +85,7 @@ def recomputing_stash(program: SearchProgram, roles: Roles, size: int) -> AnySta
 
     def direction(younger: int) -> Direction:
         probed = 1 - younger
-        link = program.terms.of_stage(roles.pair[probed], (roles.third,))[1]
+        link = program.terms.link(roles.pair[probed], (roles.third,))
         indexed = probed if link != NOTHING else younger
         window = program.sides[roles.pair[indexed]].window
         return Direction(younger, indexed, window.size if isinstance(window, Rows) else None)

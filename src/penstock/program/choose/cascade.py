@@ -19,7 +19,7 @@ def cascade_order(terms: JoinTerms) -> tuple[int, ...]:
     sizes = [window.size if isinstance(window, Rows) else float("inf") for window in windows]
 
     def cost(input: int, bound: tuple[int, ...]) -> tuple[int, float, int]:
-        return _LINKS.index(terms.of_stage(input, bound)[1]), sizes[input], input
+        return _LINKS.index(terms.link(input, bound)), sizes[input], input
 
     rest = list(range(terms.join.core))
     first = min(

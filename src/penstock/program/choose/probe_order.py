@@ -13,7 +13,7 @@ links, else any; among those the one with the smallest count window, else the fi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -79,6 +79,11 @@ class JoinTerms:
                 self._unite(*term.args)
             else:
                 self.others.append(term)
+        # A join of many streams asks for these at every stage of every order.
+        self._inputs = [[next(iter(sides(one))) for one in members] for members in self.classes]
+        self._linked = [frozenset(inputs) for inputs in self._inputs]
+        self._read = [sides(term) for term in self.others]
+        self._own = [conjuncts(condition) for condition in join.filters]
 
     def _unite(self, one: Expression, other: Expression) -> None:
         found = [c for c in self.classes if one in c or other in c]
@@ -86,24 +91,30 @@ class JoinTerms:
         merged = dict.fromkeys(e for c in found for e in c)
         self.classes.append(list({**merged, one: None, other: None}))
 
+    def link(self, input: int, bound: tuple[int, ...]) -> str:
+        """How the terms that a stage evaluates link its input."""
+        if any(input in inputs and not inputs.isdisjoint(bound) for inputs in self._linked):
+            return EQUALITY
+        return NOTHING if next(self._terms_with(input, bound), None) is None else TERM
+
     def of_stage(self, input: int, bound: tuple[int, ...]) -> tuple[tuple[Expression, ...], str]:
         """The terms that a stage evaluates, and how they link its input."""
         terms: list[Expression] = []
-        link = NOTHING
-        for members in self.classes:
-            mine = [e for e in members if sides(e) == {input}]
-            known = [e for e in members if next(iter(sides(e))) in bound]
-            if known and mine:
-                link = EQUALITY
+        for members, inputs in zip(self.classes, self._inputs, strict=True):
+            mine = [one for one, its in zip(members, inputs, strict=True) if its == input]
+            known = [one for one, its in zip(members, inputs, strict=True) if its in bound]
             # All members of a class that are bound are equal already, so one of them is enough.
             first, *rest = (*known[:1], *mine) or (TRUE,)
             terms += [Call("eq", (first, one), pa.bool_()) for one in rest]
+        terms += self._terms_with(input, bound)
+        return (*terms, *self._own[input]), self.link(input, bound)
+
+    def _terms_with(self, input: int, bound: tuple[int, ...]) -> Iterator[Expression]:
+        """The terms, beside equalities, that read the input and none that is not bound."""
         inside = {*bound, input}
-        linked = [t for t in self.others if input in sides(t) and sides(t) <= inside]
-        if linked and link == NOTHING:
-            link = TERM
-        own = conjuncts(self.join.filters[input])
-        return (*terms, *linked, *own), link
+        for term, read in zip(self.others, self._read, strict=True):
+            if input in read and read <= inside:
+                yield term
 
     def of_origin(self, origin: int) -> tuple[Expression, ...]:
         """What a tuple that arrives must satisfy by itself."""
@@ -126,7 +137,7 @@ def probe_order(join: JoinStreams, terms: JoinTerms, origin: int) -> ProbeOrder:
         bound = (origin, *order)
 
         def cost(input: int, bound: tuple[int, ...] = bound) -> tuple[int, float, int]:
-            link = (EQUALITY, TERM, NOTHING).index(terms.of_stage(input, bound)[1])
+            link = (EQUALITY, TERM, NOTHING).index(terms.link(input, bound))
             window = join.windows[input]
             return link, window.size if isinstance(window, Rows) else float("inf"), input
 

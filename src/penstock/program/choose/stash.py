@@ -264,7 +264,7 @@ def assumed_plan(terms: JoinTerms, windows: Sequence[Window]) -> StashPlan:
     sizes = assumed_sizes(windows)
     match = {}
     for first, second in ((0, 1), (0, 2), (1, 2)):
-        link = terms.of_stage(second, (first,))[1]
+        link = terms.link(second, (first,))
         one_partner = 1 / max(1, sizes[first], sizes[second])
         probability = {EQUALITY: one_partner, NOTHING: 1.0}.get(link, ASSUMED_MATCH)
         match[frozenset((first, second))] = probability
