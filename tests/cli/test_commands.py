@@ -282,7 +282,7 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          f"there is no file {folder}/no.csv\nCheck the path. Penstock reads .parquet, .csv and "
          ".jsonl files, and directories of them."),
         (["run", query, "--stream", r],
-         f"unknown stream 'S' at line 1, column {JOIN.index('S [') + 1}\n  {JOIN[:-1]}\n"
+         f"unknown stream 'S' at line 1, column {JOIN.index('S [') + 1}\n  {JOIN}\n"
          f"  {' ' * JOIN.index('S [')}^\nPass its file: --stream S=path."),
         (["run", query, "--stream", r, "--stream", s],
          "the windows of the query need an arrival order of R and s, and none is given\n"
@@ -302,7 +302,7 @@ def test_bad_input_is_one_message_and_exit_code_2(cli: Cli, files: list[object])
          "when, and write ts as WATTR with SLACK: that is for times that go back as tuples "
          "arrive."),
         (["run", second, "--stream", r],
-         "unknown column 'no' of b at line 3, column 8\n  SELECT no FROM b\n         ^^\n"
+         "unknown column 'no' of b at line 3, column 8\n  SELECT no FROM b;\n         ^^\n"
          "The columns are id."),
         (["run", create, "--stream", r],
          "the text has no SELECT\nWrite the query whose rows are the result."),
