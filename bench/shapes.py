@@ -11,8 +11,9 @@ Two bounds must hold, else the exit status is 1. With four times the tuples a un
 than :data:`MOST_GROWTH` times as much: nothing grows quadratically. And a unit of the worst shape
 costs no more than :data:`MOST_WORST` times that of the median shape. A shape that grows too much is
 measured again, and the smallest of its times counts. If it still does, its windows may not have
-been full in the first run, so it is measured from four times as many tuples on: what is quadratic
-grows there too.
+been full in the first run, so it is measured from four times as many tuples on, and then from
+sixteen times as many: a window that slides by a hundredth of its length has most rows only after
+tens of thousands of tuples, and what is quadratic grows there too.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ PUSH = 1_000
 """The units of a push: a push of one tuple costs about as much as this many tuples."""
 CANDIDATES = 100
 """Candidates of a nested loop per unit."""
+STARTS = 3
+"""A shape is measured from this many numbers of tuples on, each :data:`TIMES` the one before."""
 AGAIN = 3
 """A shape that breaks a bound is measured this many more times."""
 
@@ -316,9 +319,10 @@ def measured(number: int, size: int) -> dict[str, Any]:
     shape.measure(size // 10)  # compiles
     gc.collect()
     gc.freeze()  # what exists now, compiled kernels above all, is not collected before every run
-    few, many = _costs(shape, size)
-    if many > MOST_GROWTH * few:
-        few, many = _costs(shape, TIMES * size)
+    for start in range(STARTS):
+        few, many = _costs(shape, TIMES**start * size)
+        if many <= MOST_GROWTH * few:
+            break
     kind = type(shape).__name__.lower()
     figures = {"ns_per_unit": 1e9 * many, "growth": many / few}
     return {"number": number, "kind": kind, **figures, "shape": asdict(shape)}
