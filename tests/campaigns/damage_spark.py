@@ -79,7 +79,7 @@ def _copies() -> Path:
 
 
 def run(seed: int, count: int) -> int:
-    """Files and damages in random order: so many, or each once."""
+    """Damage files in random order: ``count`` times, or each file in each way once."""
     chance = random.Random(seed)
     outcomes: Counter[str] = Counter()
     wrong = 0

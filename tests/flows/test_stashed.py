@@ -712,7 +712,7 @@ class Shifting:
         self._chance = np.random.default_rng(7)
 
     def push(self, shares: tuple[float, float, float], values: int, count: int = 2000) -> None:
-        """A batch of arrivals of which so many shares are of each stream, with so many keys."""
+        """Push ``count`` arrivals with the given share of each stream and number of keys."""
         which = self._chance.choice(3, count, p=shares).astype(np.int8)
         batches = tuple(
             pa.RecordBatch.from_pydict(

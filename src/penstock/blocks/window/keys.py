@@ -313,7 +313,7 @@ class WindowKeys:
         self._store(keyed, numbers, batch.num_rows)
 
     def store(self, keyed: KeyValues, first: int, count: int) -> None:
-        """Store the keys of so many tuples, from number ``first`` on; :meth:`keyed` has them."""
+        """Store the keys of ``count`` tuples, from number ``first`` on; :meth:`keyed` has them."""
         numbers: Indices | None = None
         if self.numbers is not None:
             numbers = np.arange(first, first + count)

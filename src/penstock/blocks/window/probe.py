@@ -1,9 +1,9 @@
 """The search of stored keys: from probes with live ranges to pairs.
 
 The search is by an index, by the nested loop or, if sums of the compiled predicate might overflow,
-of every live pair. Then the caller evaluates the whole predicate on the pairs. However many keys
-are stored, whoever stores them, and on however many threads: this is the one way to search them for
-a batch of probes.
+of every live pair. Then the caller evaluates the whole predicate on the pairs. Joins of two and
+more streams and the cores of all flows search stored keys for a batch of probes by this class
+alone, on any number of threads.
 """
 
 from __future__ import annotations
