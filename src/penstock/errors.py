@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character: a Python string can contain one alone, but no encoding can."""
@@ -161,6 +163,47 @@ class ChangeRefused(PenstockError):
 
 class ProgramError(PenstockError):
     """An encoded program that is none, with the path of the field that is wrong."""
+
+
+class Problem(NamedTuple):
+    """One of several things that are wrong with a text.
+
+    Parameters
+    ----------
+    what
+        What is wrong: one sentence without a full stop.
+    remedy
+        What to do instead: one sentence with its full stop.
+    piece
+        The word or the string of the text that it is about, as written; empty: none alone.
+    key
+        The key whose value has the piece; empty: any.
+    """
+
+    what: str
+    remedy: str
+    piece: str = ""
+    key: str = ""
+
+
+class TopologyError(PenstockError):
+    """A topology whose parts do not fit together; ``problems`` has all that was found at once."""
+
+    problems: tuple[Problem, ...] = ()
+
+    @classmethod
+    def of(cls, where: str, problems: Sequence[Problem]) -> TopologyError:
+        """An error that says the first of the problems, and how many there are.
+
+        >>> print(TopologyError.of("t.toml", [Problem("it has no name", "Write name = 'mine'.")]))
+        t.toml: it has no name
+        Write name = 'mine'.
+        """
+        first, *others = problems
+        more = f" (the first of {len(problems):,} problems)" if others else ""
+        error = cls(f"{where}: {first.what}{more}", first.remedy)
+        error.problems = tuple(problems)
+        return error
 
 
 class StateError(PenstockError):

@@ -1,0 +1,1 @@
+"""Topologies: which units a processor has, and how they are wired (Najafi 2019 §4.2)."""
