@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.blocks.contract import ALONE, LETTERS, Batch, Instructions
 from penstock.blocks.run import Letters, Run
 from penstock.engines.local.engine import Engine
-from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.pipeline import OwnNetwork, Pipeline
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network, run
 from penstock.flows.network.threads import Threads
@@ -66,7 +67,7 @@ class Recorded:
             made.append(network)
             return _Deaf(network)
 
-        Pipeline(self.program, ALONE, kept)
+        Pipeline(self.program, ALONE, partial(OwnNetwork, drive=kept))
         return made[0]
 
     def again(self, drive: Drive) -> tuple[list[Hashable], list[Hashable]]:

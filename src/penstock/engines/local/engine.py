@@ -25,7 +25,7 @@ from penstock.engines.shared.engine import (
     warn_of,
 )
 from penstock.engines.shared.input_slices import Event, InputSlice, slices
-from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.pipeline import OwnNetwork, Pipeline
 from penstock.engines.shared.processing import Processing, Work
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
@@ -237,7 +237,7 @@ class Engine:
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
         site = Site(flow, compiles=self.compile_predicates, is_read=derived)
         sheds = flow.admission == "shed"
-        pipeline = Pipeline(program, site, self._drive)
+        pipeline = Pipeline(program, site, partial(OwnNetwork, drive=self._drive))
         return Query(self, name, pipeline, derived, self.buffer_rows, sheds)
 
     # -- statements -------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -67,34 +67,51 @@ class Mention(NamedTuple):
     slot: int
 
 
-class Pipeline:
-    """The network of a query, configured by instructions alone, the first time and later.
+class QueryNetwork(Protocol):
+    """Where the blocks of a query stand, and how messages get to them."""
 
-    The first program defines the blocks; a later one has the same. ``site`` travels with every
-    instruction: with a share, the networks on all cores together make every row once. ``drive``
-    makes the driver of the network; the output is the same by any.
+    @property
+    def intake(self) -> Intake:
+        """What streams enter by; it counts what it passes on."""
+
+    @property
+    def blocks(self) -> dict[BlockId, Block]:
+        """The blocks, by their numbers in the program."""
+
+    def run(self, messages: Iterable[Message]) -> QueryOutput:
+        """Send messages to all of them; gives what leaves."""
+
+    def close(self) -> None:
+        """Release the threads of the driver."""
+
+
+class OwnNetwork:
+    """The network of one query alone, laid out as its program says that blocks read one another.
+
+    ``drive`` makes its driver; the output is the same by any.
     """
 
-    def __init__(
-        self, program: Program, site: Site, drive: Callable[[Network], Driver] = Inline
-    ) -> None:
-        self._site = site
-        self._intake = Intake([str(number) for number, _ in program.intake.readers])
+    def __init__(self, program: Program, drive: Callable[[Network], Driver] = Inline) -> None:
+        self.intake = Intake([str(number) for number, _ in program.intake.readers])
         self.blocks: dict[BlockId, Block] = {
             i.block: make_block(i) for i in program.instructions if i.reads
         }
         self._driver = drive(self._laid_out(program))
-        self._note(program)
-        for _, message in run(self._driver, self._instructions(program, 0)):
-            assert isinstance(message, Instructions), "nothing has come in yet"
+
+    def run(self, messages: Iterable[Message]) -> QueryOutput:
+        """Send messages in by the intake."""
+        return run(self._driver, ((IN, message) for message in messages))
+
+    def close(self) -> None:
+        """Release the threads of the driver."""
+        self._driver.close()
 
     def _laid_out(self, program: Program) -> Network:
-        """The blocks, wired as the program says that they read one another."""
         network = Network([])
-        for block in self.units.values():
+        for block in (self.intake, *self.blocks.values()):
             network.place(block)
-        network.enter(IN, self._intake, IN)
-        network.leave(self._intake, LETTERS, LETTERS)
+        network.enter(IN, self.intake, IN)
+        network.leave(self.intake, LETTERS, LETTERS)
         for instruction in program.instructions:
             if not instruction.reads:
                 continue
@@ -112,11 +129,11 @@ class Pipeline:
     ) -> Iterator[tuple[Unit, Port, Port, Unit]]:
         """What feeds a block: the intake, another block, or several through a synchroniser."""
         fed: list[tuple[Unit, Port]] = [
-            (self.blocks[number], OUT) if number in self.blocks else (self._intake, str(number))
+            (self.blocks[number], OUT) if number in self.blocks else (self.intake, str(number))
             for number in instruction.reads
         ]
-        if str(instruction.block) in self._intake.outputs:
-            yield self._intake, str(instruction.block), IN, block
+        if str(instruction.block) in self.intake.outputs:
+            yield self.intake, str(instruction.block), IN, block
         elif len(fed) == 1:
             yield *fed[0], IN, block
         else:
@@ -128,6 +145,47 @@ class Pipeline:
             for port, source in zip(together.inputs, fed, strict=True):
                 yield *source, port, together
             yield together, OUT, IN, block
+
+
+class NoNetwork:
+    """The network of a query whose blocks have been released, or are on another core."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        self.blocks: dict[BlockId, Block] = {}
+
+    def run(self, messages: Iterable[Message]) -> QueryOutput:
+        """Nothing is made."""
+        return iter(())
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
+class Pipeline:
+    """The network of a query, configured by instructions alone, the first time and later.
+
+    The first program defines the blocks; a later one has the same. ``site`` travels with every
+    instruction: with a share, the networks on all cores together make every row once. ``network``
+    makes the network.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        site: Site,
+        network: Callable[[Program], QueryNetwork] = OwnNetwork,
+    ) -> None:
+        self._site = site
+        self.network = network(program)
+        self._note(program)
+        for _, message in self.network.run(self._instructions(program, 0)):
+            assert isinstance(message, Instructions), "nothing has come in yet"
+
+    @property
+    def blocks(self) -> dict[BlockId, Block]:
+        """The blocks, by their numbers in the program."""
+        return self.network.blocks
 
     def _note(self, program: Program) -> None:
         """Compute what depends on the program alone."""
@@ -164,11 +222,11 @@ class Pipeline:
         ``runs`` has a run per stream, by its name in lower case.
         """
         batch = Batch(first, after, tuple([runs.get(name) for _, name in self.streams]))
-        return run(self._driver, ((IN, batch),))
+        return self.network.run((batch,))
 
     def complete(self, position: int) -> QueryOutput:
         """Make every row of the input before a position."""
-        return run(self._driver, ((IN, Instructions(position)),))
+        return self.network.run((Instructions(position),))
 
     def change(self, program: Program, position: int, flow: Flow | None = None) -> QueryOutput:
         """Send the instructions of another program; yields the rows that the change makes.
@@ -178,12 +236,13 @@ class Pipeline:
         if flow is not None:
             self._site = replace(self._site, flow=flow)
         self._note(program)
-        barrier = (IN, Instructions(position))
-        yield from run(self._driver, (barrier, *self._instructions(program, position)))
+        yield from self.network.run(
+            (Instructions(position), *self._instructions(program, position))
+        )
 
     def take_partials(self, message: Partials) -> QueryOutput:
         """Send tuples that were folded elsewhere."""
-        return run(self._driver, ((IN, message),))
+        return self.network.run((message,))
 
     def takes_partials(self, message: Partials) -> bool:
         """Whether its blocks can take tuples that were folded elsewhere."""
@@ -191,18 +250,18 @@ class Pipeline:
         takes = self.blocks[number].traits().takes_partials
         return takes is not None and takes(message)
 
-    def _instructions(self, program: Program, position: int) -> tuple[tuple[Port, Message], ...]:
+    def _instructions(self, program: Program, position: int) -> tuple[Message, ...]:
         """Every block's instruction, and a barrier."""
         bodies: dict[BlockId, Any] = {i.block: i for i in program.instructions if i.reads}
         bodies[INTAKE] = program.intake
-        return (IN, Instructions(position, bodies, self._site)), (IN, Instructions(position))
+        return Instructions(position, bodies, self._site), Instructions(position)
 
     # -- questions to the blocks ------------------------------------------------------------
 
     @property
     def units(self) -> dict[BlockId, Block]:
         """All units with state: the intake and the blocks."""
-        return {INTAKE: self._intake, **self.blocks}
+        return {INTAKE: self.network.intake, **self.blocks}
 
     def of_kind(self, kind: str) -> list[Any]:
         """The blocks of a kind, in the order of the program."""
@@ -259,8 +318,8 @@ class Pipeline:
 
     def _tally(self, mention: Mention, account: Callable[[int], Account] | None) -> Tally:
         name = mention.stream
-        passed = self._intake.passed.get(mention.scan, 0)
-        dead = self._intake.dead.get(name.lower(), 0)
+        passed = self.network.intake.passed.get(mention.scan, 0)
+        dead = self.network.intake.dead.get(name.lower(), 0)
         if account is None:
             return Tally(name, False, 0, 0, passed, 0, dead)
         own = account(mention.slot)
@@ -285,12 +344,11 @@ class Pipeline:
     def clear(self) -> None:
         """Release the blocks, with their windows and cores."""
         self.close()
-        self.blocks = {}  # a new dict: another thread may be reading the old one
-        self._driver = Inline(Network([]))
+        self.network = NoNetwork(self.network.intake)
         self._note(self.program)
 
     def close(self) -> None:
         """Release the threads of the driver, and the cores of joins and aggregates."""
-        self._driver.close()
+        self.network.close()
         for block in self.blocks.values():
             block.close()
