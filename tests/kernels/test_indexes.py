@@ -190,6 +190,29 @@ def test_single_probes_notice_that_the_index_has_changed(eager: None, on: str) -
     assert sorted(rows, key=str) == sorted(expected, key=str)
 
 
+def test_single_probes_in_cores_compare_few_of_the_entries_behind_the_segments() -> None:
+    """Entries that are in no segment yet are in chains, for cores as for the join block."""
+    rng = np.random.default_rng(3)
+    table = pa.record_batch({"k": rng.integers(0, 1 << 20, 4_000)})
+    with low_thresholds(fewest_linked=8, longest_tail=2_000):
+        engine = Engine()
+        for name in ("R", "S"):
+            engine.stream(name, table.schema)
+        query = engine.install(
+            "SELECT r.k FROM R [ROWS 8000] AS r JOIN S [ROWS 8000] AS s ON r.k = s.k",
+            flow="splitjoin",
+            cores=2,
+        )
+        engine.feed([Merged(("R", "S"), (table, table), np.repeat([0, 1], 4_000).astype(np.int8))])
+        engine.push("R", [{"k": 1}])
+        compared = query.metrics()["comparisons"]
+        for number in range(400):
+            engine.push("S", [{"k": 1 << 21}])
+            engine.push("R", [{"k": number}])
+        compared = query.metrics()["comparisons"] - compared
+    assert compared < 800 * 20, "a scan compares 400 with 200 entries on average"
+
+
 def test_every_index_is_used_where_it_can_be() -> None:
     """A predicate that an index can serve really uses an index."""
     for on, kernel in (HASHED | RANGED).items():

@@ -20,20 +20,24 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
-from penstock.blocks.window.keys import StoredKeys
+from penstock.blocks.window.compiled_search import SCANNED, SearchedKeys
+from penstock.blocks.window.keys import StoredKeys, key_dtype
 from penstock.blocks.window.live_ranges import Ranges, expired, timed_ranges
 from penstock.blocks.window.probe import Probe
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
+from penstock.kernels.probe.entry_index import MANY_CANDIDATES, SearchStats
 from penstock.kernels.probe.nested_loop import Columns, Pairs, split
-from penstock.kernels.probe.single_probe import SingleProbe
+from penstock.kernels.probe.single_search import MANY_PARTNERS, generate_probe
 from penstock.tuning import TUNING
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 
+NOT_ASKING = np.zeros(1, np.int64)
+"""Says that a push is done and not only tried."""
 COLUMNS = ("seqs", "ranks", "lo", "hi", "low", "upper", "expiry", "time")
 """Those of :class:`penstock.blocks.join.partner_search.Arrivals`, beside the keys."""
 
@@ -195,7 +199,7 @@ class SubWindow:
         self.drop(len(self))
         if self._keys.index is not None:
             self._keys.index.clear()
-        self._single_push.forget()
+            self._single_push.forget()
         self._keys.dropped[0] = first_entry
         self.append(arrivals)
 
@@ -289,20 +293,14 @@ class SubWindow:
         """As :meth:`older`, all together; None if there are more than ``most`` pairs."""
         if not len(self) or not len(probes):
             return no_pairs()
-        alone = compiled and self._single_push.serves(probes)
-        if alone:
-            stored = self._stored()
-            single = self._single_push.find(probes, stored, self._seqs)
-            if single is not None:
-                return single
+        if compiled and self._single_push.serves(probes):
+            return self._single_push.find(probes, self._columns["seqs"])
         counted = self._compared
         candidates = self._older_candidates(probes)
         found = self._kernel(probes, candidates, (0, len(probes)), most, compiled, True)
         if found is None:
             self._compared = counted  # these comparisons will be repeated
             return None
-        if alone:
-            self._single_push.prepare(probes, stored)
         return self._named_pairs(probes, 0, found) if len(found) else no_pairs()
 
     def _search(
@@ -397,7 +395,8 @@ class SinglePushProbe:
         self._probe = probe
         self._keys = keys
         self._stride = stride
-        self._one: SingleProbe | None = None
+        self._stored: SearchedKeys | None = None
+        self._kernel: Callable[..., tuple[int, int]]
         self.comparisons = 0
 
     def serves(self, probes: Arrivals) -> bool:
@@ -407,47 +406,68 @@ class SinglePushProbe:
         return all([valid is None or bool(valid[0]) for valid in probes.valid])
 
     def forget(self) -> None:
-        """Drop the prepared probe: the index has changed, or the columns."""
-        self._one = None
+        """Look everything up again: there are other columns, or entries with other numbers."""
+        self._stored = None
 
-    def prepare(self, probes: Arrivals, stored: Columns) -> None:
-        """Prepare for probes of this type; the index is up to date."""
-        types = [key.dtype for key in probes.keys]
-        keys, following = self._keys, self._keys.first + len(stored.keys[0])
-        self._one = SingleProbe(
-            self._probe.predicate, 1 - keys.side, types, stored, keys.index, following
-        )
-
-    def find(self, probes: Arrivals, stored: Columns, seqs: Indices) -> FoundPairs | None:
-        """The pairs of a probe with these entries.
-
-        None if the index has to be updated first: then search as for a batch, and call
-        :meth:`prepare` after it.
-        """
-        if self._one is None and self._keys.index is None:
-            self.prepare(probes, stored)
-        if self._one is None:
-            return None
-        first = self._keys.first
-        lo, hi = self._span(seqs, int(probes.lo[0]), int(probes.hi[0]))
+    def find(self, probes: Arrivals, seqs: Buffer) -> FoundPairs:
+        """The pairs of a probe with the entries that have these numbers."""
+        first, numbers = self._keys.first, seqs.view()
+        lo, hi = self._span(numbers, int(probes.lo[0]), int(probes.hi[0]))
         if lo >= hi:
             return no_pairs()
-        keys = [key.item() for key in probes.keys]
-        constants = self._probe.constants
-        entries = self._one.find(first, (first + lo, first + hi), keys, stored.flat(), constants)
-        if entries is None:
-            self._one = None
-            return None
-        self.comparisons += self._one.candidates
+        entries = self._search(probes, first + lo, first + hi, seqs.span)
         if not len(entries):
             return no_pairs()
         at = time.monotonic_ns()
-        theirs = seqs[entries - first]
+        theirs = numbers[entries - first]
         own, ranks = probes.seqs, probes.ranks
         if len(entries) > 1:
             own, ranks = own.repeat(len(entries)), ranks.repeat(len(entries))
         left, right = (own, theirs) if self._keys.side == 1 else (theirs, own)
         return FoundPairs(left, right, ranks, entries, at)
+
+    def _search(self, probes: Arrivals, lo: int, hi: int, span: Indices) -> Indices:
+        """The partners among the entries ``lo .. hi - 1``, oldest first."""
+        stored, constants = self._looked_up(span), self._probe.constants
+        keys = [key.item() for key in probes.keys]
+        while True:
+            found, candidates = self._kernel(
+                stored.state, stored.segments, stored.partners, lo, hi, *keys, *constants
+            )
+            if found >= 0:
+                break
+            if found == MANY_PARTNERS:
+                stored.partners = np.empty(2 * candidates, np.int64)
+            else:
+                stored.update(probes.keys)
+                stored.describe()
+        self.comparisons += candidates
+        entries = stored.partners[:found].copy()
+        if found > 1:
+            entries.sort()
+        if self._keys.index is not None and candidates > MANY_CANDIDATES:
+            indexed = candidates - stored.state.item(SCANNED)
+            stats = SearchStats(entries, candidates, indexed, found, 1, hi - lo)
+            self._keys.learn(stats)
+        return entries
+
+    def _looked_up(self, span: Indices) -> SearchedKeys:
+        """The keys as they are stored now."""
+        stored = self._stored
+        if stored is None or stored.has_moved:
+            stored = self._look_up(span)
+        elif not stored.is_described:
+            stored.describe()
+        return stored
+
+    def _look_up(self, span: Indices) -> SearchedKeys:
+        side, predicate, shape = 1 - self._keys.side, self._probe.predicate, self._keys.shape
+        dtypes = tuple(map(key_dtype, predicate.keys[side]))
+        self._kernel = predicate.kernel(
+            ("one", side, shape), lambda: generate_probe(predicate, side, dtypes, shape)
+        )
+        self._stored = SearchedKeys(self._keys, span, len(dtypes), NOT_ASKING)
+        return self._stored
 
     def _span(self, seqs: Indices, lo: int, hi: int) -> tuple[int, int]:
         """Where the entries are whose numbers are from ``lo`` on and below ``hi``."""

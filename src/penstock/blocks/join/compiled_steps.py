@@ -24,6 +24,7 @@ from penstock.blocks.join.matcher import Matcher
 from penstock.blocks.lateness import NO_ROWS, tick_column
 from penstock.blocks.loose_rows import ColumnSource, ColumnSources, LooseRows
 from penstock.blocks.run import Run
+from penstock.blocks.window.compiled_search import SAMPLE, SearchedIndex, header
 from penstock.blocks.window.keys import StoredKeys, WindowKeys, most_words
 from penstock.blocks.window.live_ranges import Ranges
 from penstock.blocks.window.punctuator import Ticks
@@ -35,9 +36,6 @@ from penstock.kernels.merging import in_order
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.predicate import Predicate
 from penstock.kernels.predicate.scalar_source import Unsupported, is_whole
-from penstock.kernels.probe.buckets import Segment
-from penstock.kernels.probe.chains import Chains
-from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_push import (
     BatchColumn,
     SingleShape,
@@ -45,17 +43,7 @@ from penstock.kernels.probe.single_push import (
     generate_batch,
     generate_single,
 )
-from penstock.kernels.probe.single_search import (
-    HEADER,
-    LONG_TAIL,
-    MANY_PARTNERS,
-    REFUSED,
-    BufferTypes,
-    describe_chains,
-    describe_segments,
-    indexed_up_to,
-    segments_of,
-)
+from penstock.kernels.probe.single_search import LONG_TAIL, MANY_PARTNERS, REFUSED, BufferTypes
 from penstock.sql.expressions import Column
 from penstock.streams.batches import no_rows, without_columns
 from penstock.streams.schema import is_text
@@ -65,9 +53,6 @@ from penstock.tuning import TUNING
 Indices = npt.NDArray[np.int64]
 Nulls = tuple[bool, ...]
 NO_RANGES: Indices = np.empty((2, 0), np.int64)
-INDEXED, LONGEST_TAIL = HEADER.index("indexed"), HEADER.index("longest_tail")
-CHAINS = slice(HEADER.index("progress"), HEADER.index("most_wasted") + 1)
-SAMPLE = 1024
 ROOM = 1 << 14
 """Pairs of a batch that are found in one call; with more it is called again."""
 WORD = (1 << 64) - 1
@@ -86,46 +71,6 @@ class JoinBuffers(Protocol):
     latency: Latency
     matches: int
     changes: int
-
-
-class SearchedIndex:
-    """The index of a window as compiled steps search it, described by addresses in their state.
-
-    ``segments`` is the description of its segments.
-    """
-
-    segments: npt.NDArray[np.int64]
-
-    def __init__(self) -> None:
-        # Described by their addresses, so kept alive.
-        self._held: tuple[Segment, ...] = ()
-        self._chains: Chains | None = None
-        self._contented = 0
-
-    def is_described(self, keys: StoredKeys) -> bool:
-        """Whether the index has no other segments than were described."""
-        return keys.index is None or keys.index.segments is self._held
-
-    def describe(self, keys: StoredKeys, state: Indices) -> None:
-        """Describe the segments, and where the tail begins."""
-        index = keys.index
-        self._held = segments_of(index, len(keys.buffers))
-        self.segments = describe_segments(self._held)
-        indexed = max(indexed_up_to(self._held), keys.first)
-        state[INDEXED] = indexed
-        state[LONGEST_TAIL] = np.iinfo(np.int64).max
-        if index is not None:
-            state[LONGEST_TAIL] = max(TUNING.longest_tail, self._contented - indexed)
-        self._chains = None if index is None else index.chains()
-        state[CHAINS] = describe_chains(self._chains)
-
-    def update(self, keys: StoredKeys, newest: list[npt.NDArray[Any]]) -> None:
-        """Bring the index up to date; ``newest`` are keys of probes. It must be described again."""
-        assert keys.index is not None
-        stored = keys.read()
-        keys.index.update(keys.first, stored, Columns(newest, [None] * len(newest)))
-        # An index that did not build segments now may after some more tuples.
-        self._contented = keys.first + len(stored.keys[0]) + TUNING.longest_tail
 
 
 def set_constants(state: Indices, first: int, constants: Sequence[int | float]) -> None:
@@ -365,18 +310,16 @@ class CompiledJoin(ABC):
         self._scratch = np.zeros(max(keys, 1), np.float64), np.zeros(keys + 1, np.int64)
         theirs = other.keys.buffers
         entries = self._other.rows.span if other.numbers is None else other.numbers.span
-        state = [
-            address_of(self._asking),
-            own.window.size if isinstance(own.window, Rows) else -1,
-            address_of(self._own_keys.keys.dropped),
-            address_of(own.rows.span),
-            address_of(other.keys.dropped),
-            address_of(entries),
-            0,
-            0,
-            *map(address_of, self._scratch),
-            *describe_chains(None),
-        ]
+        state = header(
+            asking=address_of(self._asking),
+            window=own.window.size if isinstance(own.window, Rows) else -1,
+            own_dropped=address_of(self._own_keys.keys.dropped),
+            own_rows=address_of(own.rows.span),
+            other_dropped=address_of(other.keys.dropped),
+            other_entries=address_of(entries),
+            asked=address_of(self._scratch[0]),
+            codes=address_of(self._scratch[1]),
+        )
         buffers = self._buffers()
         for buffer in buffers:
             state += [address_of(buffer.array), address_of(buffer.span), len(buffer.array)]

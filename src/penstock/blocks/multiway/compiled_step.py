@@ -16,18 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.blocks.join.compiled_steps import (
-    SAMPLE,
-    SearchedIndex,
-    SingleStep,
-    set_constants,
-)
+from penstock.blocks.join.compiled_steps import SingleStep, set_constants
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.lateness import INPUT_BITS
 from penstock.blocks.loose_rows import ColumnSource, ColumnSources
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path
 from penstock.blocks.run import Run
+from penstock.blocks.window.compiled_search import SAMPLE, SearchedKeys
 from penstock.blocks.window.keys import WindowKeys, key_dtype
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.blocks.window.window import StoredWindow
@@ -42,7 +38,6 @@ from penstock.kernels.probe.single_search import (
     LONG_TAIL,
     MANY_PARTNERS,
     BufferTypes,
-    describe_chains,
 )
 from penstock.kernels.probe.single_stages import (
     ARRIVAL,
@@ -101,67 +96,27 @@ class MultiwayBuffers(Protocol):
 
 
 class ProbedStage:
-    """A stage as a compiled step probes it: the state that its search reads."""
+    """A stage as a compiled step probes it."""
 
     def __init__(
         self, stage: Stage, entries: WindowKeys, side: StoredWindow, asking: Indices
     ) -> None:
         self.stage = stage
-        self.entries = entries
-        self.partners: Indices = np.empty(SAMPLE, np.int64)
-        self._index = SearchedIndex()
-        keys = len(stage.probe_keys)
-        self._scratch = np.zeros(max(keys, 1), np.float64), np.zeros(keys + 1, np.int64)
-        buffers = entries.keys.buffers
-        state = [
-            address_of(asking),
-            -1,
-            0,
-            0,
-            address_of(entries.keys.dropped),
-            address_of(side.rows.span),
-            0,
-            0,
-            *map(address_of, self._scratch),
-            *describe_chains(None),
-        ]
-        for buffer in buffers:
-            state += [address_of(buffer.array), address_of(buffer.span)]
-        # The arrays must live as long as their addresses are used.
-        self._alive = [buffer.array for buffer in buffers]
-        self._state = np.array(state, np.int64)
-        self.describe()
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the index has no other segments than were described."""
-        return self._index.is_described(self.entries.keys)
-
-    def describe(self) -> None:
-        """Describe the index."""
-        self._index.describe(self.entries.keys, self._state)
+        self.stored = SearchedKeys(entries.keys, side.rows.span, len(stage.probe_keys), asking)
 
     @property
     def words(self) -> list[int]:
         """What the state of the step has of it."""
-        segments = self._index.segments
-        described = address_of(segments) if segments.size else 0
-        rows, columns = segments.shape
-        partners = address_of(self.partners), len(self.partners)
-        return [address_of(self._state), described, rows, columns, *partners]
+        stored = self.stored
+        described = address_of(stored.segments) if stored.segments.size else 0
+        rows, columns = stored.segments.shape
+        partners = address_of(stored.partners), len(stored.partners)
+        return [address_of(stored.state), described, rows, columns, *partners]
 
     @property
     def harmless(self) -> int | None:
         """A magnitude of keys for which no sum can overflow."""
-        return self.stage.probe.harmless((None, self.entries.keys))
-
-    def update(self, probes: list[npt.NDArray[Any]]) -> bool:
-        """Bring the index up to date, for probes with such keys; False if only a batch can."""
-        keys = self.entries.keys
-        if keys.index is None or not probes or not len(probes[0]):
-            return False
-        self._index.update(keys, probes)
-        return True
+        return self.stage.probe.harmless((None, self.stored.keys))
 
 
 @dataclass(frozen=True)
@@ -208,7 +163,7 @@ class SingleMultiway(SingleStep):
         if self._looked_up_at != self._block.changes:
             return self._refresh()
         for number, stage in enumerate(self._stages):
-            if not stage.is_current:
+            if not stage.stored.is_described:
                 self._describe(number)
         return True
 
@@ -216,7 +171,7 @@ class SingleMultiway(SingleStep):
         """Look at a stage's index and array for partners again."""
         self._looked_up_at = -1  # if it is interrupted, all is looked up again
         stage = self._stages[number]
-        stage.describe()
+        stage.stored.describe()
         slot = self._source.first_stage + STAGE_WORDS * number
         self._state[slot : slot + STAGE_WORDS] = stage.words
         self._looked_up_at = self._block.changes
@@ -387,7 +342,7 @@ class SingleMultiway(SingleStep):
                 return False
             low, high = -size, size
             if bound.side == 1:
-                column = self._stages[bound.stage].entries.keys.columns[bound.number]
+                column = self._stages[bound.stage].stored.keys.columns[bound.number]
                 known = column.bounds or (0, 0)
                 low, high = min(low, known[0]), max(high, known[1])
                 self._state[bound.slot + 2] = address_of(column.limits)
@@ -419,15 +374,16 @@ class SingleMultiway(SingleStep):
                 if room == self._out.shape[1]:
                     return False
                 self._out = np.empty((len(self._others), room), np.int64)
-            elif count > len(self._stages[full].partners):
-                self._stages[full].partners = np.empty(2 * count, np.int64)
+            elif count > len(self._stages[full].stored.partners):
+                self._stages[full].stored.partners = np.empty(2 * count, np.int64)
                 self._describe(full)
             return True
         self.mended += 1
         self._mending = True
         mended = True
         if why == LONG_TAIL:
-            mended = self._stages[full].update(self._sample(self._stages[full].stage))
+            stage = self._stages[full]
+            mended = stage.stored.update(self._sample(stage.stage))
             self._describe(full)
         else:
             self._make_room()

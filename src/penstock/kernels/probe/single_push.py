@@ -23,14 +23,12 @@ from penstock.kernels.predicate.predicate import Predicate
 from penstock.kernels.predicate.scalar_source import ScalarSource, parameters
 from penstock.kernels.probe.single_search import (
     HEADER,
-    LONG_TAIL,
     NO_ROOM,
     REFUSED,
     BufferTypes,
-    Search,
+    ProbedWindow,
     indented,
     name_of,
-    numbers_of,
     preamble,
 )
 from penstock.sql.expressions import TRUE, Expression
@@ -198,96 +196,6 @@ class OwnBuffers:
             f"at(state[{slot}], state[{slot + 2}], {name_of(dtype)})[span{number}[1]] = {value}",
             f"span{number}[1] += 1",
         ]
-
-
-class ProbedWindow:
-    """Writes the search of a window: in ``state``, data and span of each of its key buffers.
-
-    They begin at ``offset``; the header says the rest. The lines read ``lo`` and ``hi``, between
-    which an entry is live.
-    """
-
-    def __init__(
-        self,
-        predicate: Predicate,
-        side: int,
-        keys: tuple[np.dtype[Any], ...],
-        stored: BufferTypes,
-        offset: int,
-    ) -> None:
-        """For probes of ``side``, whose keys have these types."""
-        self._stored_keys = predicate.keys[1 - side]
-        self._stored = stored
-        self._offset = offset
-        self._search = Search.of(predicate, side, keys, stored, has_chains=True)
-
-    def search(self, numbers: Sequence[str]) -> list[str]:
-        """The lines that find the partners; ``numbers`` are the probe's keys as floats."""
-        return [
-            "stored = at(state[OTHER_DROPPED], 1, np.int64)[0]",
-            "indexed = max(state[INDEXED], lo)",
-            "progress = at(state[PROGRESS], 3, np.int64)",
-            "more_slack = at(state[MORE_SLACK], 2, np.float64)",
-            "if hi - max(indexed, progress[0] if progress[2] == 0 else 0) > state[LONGEST_TAIL]:",
-            f"    return {LONG_TAIL}, 0",
-            *self._segments(numbers),
-            *self._chains(),
-            *self._tail(),
-        ]
-
-    def _from(self, entry: str, count: str) -> list[str]:
-        """The columns from an entry on; ``stored`` is the first that is stored."""
-        lines = []
-        stored = zip(self._search.arrays, self._stored.buffers, strict=True)
-        for number, (array, dtype) in enumerate(stored):
-            slot = self._offset + 2 * number
-            start = f"(at(state[{slot + 1}], 2, np.int64)[0] + {entry} - stored)"
-            address = f"state[{slot}] + {dtype.itemsize} * {start}"
-            lines.append(f"{array} = at({address}, {count}, {name_of(dtype)})")
-        return lines
-
-    def _chains(self) -> list[str]:
-        """The entries behind the last segment that are in chains."""
-        return [*self._from("stored", "max(hi - stored, 0)"), *self._search.chains()]
-
-    def _tail(self) -> list[str]:
-        """The entries behind those."""
-        lines = ["tail = max(hi - indexed, 0)", *self._from("indexed", "tail")]
-        return [*lines, *self._search.tail()]
-
-    def link(self, name: str = "link") -> str:
-        """A function that links all entries that are in no chain yet, unless they are few."""
-        numbers = [
-            numbers_of(key, array, dtype)
-            for key, array, dtype in zip(
-                self._stored_keys, self._search.arrays, self._stored.dtypes, strict=False
-            )
-        ]
-        return f"""
-@register_jitable
-def {name}(state, segments):
-    progress = at(state[PROGRESS], 3, np.int64)
-    more_slack = at(state[MORE_SLACK], 2, np.float64)
-    stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
-    entries = at(state[OTHER_ENTRIES], 2, np.int64)
-    stop = min(stored + entries[1] - entries[0], state[CHAINED] + state[LINK_COUNT])
-    start = max(progress[0], stored)
-    fresh = stop - start
-    if progress[2] != 0 or fresh < state[FEWEST_LINKED]:
-        return
-    {indented(self._from("start", "fresh"), 1)}
-    {indented(self._search.link(numbers), 1)}
-    progress[0] = stop
-"""
-
-    def _segments(self, numbers: Sequence[str]) -> list[str]:
-        count = len(numbers)
-        scratch = [
-            f"asked = at(state[ASKED], {count}, np.float64)",
-            f"codes = at(state[CODES], {count + 1}, np.int64)",
-            f"hashed = at(state[CODES] + {8 * count}, 1, np.uint64)",
-        ]
-        return self._search.segments(numbers, scratch)
 
 
 class _Writer:

@@ -65,6 +65,7 @@ HEADER = (
     "link_count",
     "fewest_linked",
     "most_wasted",
+    "scanned",
 )
 """What comes first in ``state``.
 
@@ -74,7 +75,8 @@ numbers that its own side holds, and of the span of the other side's entries; th
 other side that is in no segment, and the longest tail allowed; the addresses of two arrays for the
 tuple's keys, as floats and as integers; of the other side's chains, the addresses of their progress
 and slack, their first entry, the addresses and lengths of their heads and links, 0 if there are
-none, and two tuning constants.
+none, and two tuning constants; and, written by the kernel, the entries that were in no segment and
+no chain.
 """
 
 DIMENSION = (
@@ -118,15 +120,13 @@ class BufferTypes:
 class Search:
     """The search of a tuple of one side; ``keys`` are the types of its own keys.
 
-    ``arrays`` are the names that the stored columns have in the generated lines; ``has_chains``:
-    whether entries behind the last segment may be in chains.
+    ``arrays`` are the names that the stored columns have in the generated lines.
     """
 
     condition: str
     arrays: tuple[str, ...]
     keys: tuple[np.dtype[Any], ...]
     stored: BufferTypes
-    has_chains: bool
 
     @classmethod
     def of(
@@ -135,7 +135,6 @@ class Search:
         side: int,
         keys: tuple[np.dtype[Any], ...],
         stored: BufferTypes,
-        has_chains: bool,
     ) -> Search:
         """For tuples of ``side``, whose keys are not NULL."""
         nothing = (False,) * len(predicate.keys[side])
@@ -143,7 +142,7 @@ class Search:
         names = Names(predicate, Shape(side, nulls), direct=True)
         condition = f"({names.condition(predicate.condition)})"
         arrays = tuple(array for _, array in names.stored_columns)
-        return cls(condition, arrays, keys, stored, has_chains)
+        return cls(condition, arrays, keys, stored)
 
     def tail(self) -> list[str]:
         """The lines that search the tail; the columns are slices that begin at ``indexed``."""
@@ -200,8 +199,8 @@ class Search:
             "if segments[g, BITS] > 0:",
             *(f"    {line}" for line in self._hash_cell()),
             "else:",
-            *(f"    {line}" for line in _grid_cells(0, "x0", "x1", self._more_slack(0))),
-            *(f"    {line}" for line in _grid_cells(1, "y0", "y1", self._more_slack(1))),
+            *(f"    {line}" for line in _grid_cells(0, "x0", "x1")),
+            *(f"    {line}" for line in _grid_cells(1, "y0", "y1")),
             "columns = segments[g, CELLS]",
             "if beside:",
             "    continue",
@@ -331,12 +330,6 @@ class Search:
             "    heads[where[i]] = place",
         ]
 
-    def _more_slack(self, dimension: int) -> str:
-        """What widens the range in a segment whose cells are those of the chains."""
-        if not self.has_chains:
-            return ""
-        return f" - (more_slack[{dimension}] if g == segments.shape[0] - 1 else 0.0)"
-
     def _hash_cell(self) -> list[str]:
         at_keys = SEGMENT_COLUMNS + len(self.arrays)
         return [
@@ -349,8 +342,122 @@ class Search:
         ]
 
 
-def _grid_cells(number: int, first: str, last: str, slack: str) -> list[str]:
+class ProbedWindow:
+    """Writes the search of a window: in ``state``, data and span of each of its key buffers.
+
+    They begin at ``offset``; the header says the rest. The lines read ``lo`` and ``hi``, between
+    which an entry is live.
+    """
+
+    def __init__(
+        self,
+        predicate: Predicate,
+        side: int,
+        keys: tuple[np.dtype[Any], ...],
+        stored: BufferTypes,
+        offset: int,
+    ) -> None:
+        """For probes of ``side``, whose keys have these types."""
+        self._constants = len(predicate.constants)
+        self._keys = keys
+        self._stored_keys = predicate.keys[1 - side]
+        self._stored = stored
+        self._offset = offset
+        self._search = Search.of(predicate, side, keys, stored)
+
+    def search(self, numbers: Sequence[str]) -> list[str]:
+        """The lines that find the partners; ``numbers`` are the probe's keys as floats."""
+        return [
+            "stored = at(state[OTHER_DROPPED], 1, np.int64)[0]",
+            "indexed = max(state[INDEXED], lo)",
+            "progress = at(state[PROGRESS], 3, np.int64)",
+            "more_slack = at(state[MORE_SLACK], 2, np.float64)",
+            "if hi - max(indexed, progress[0] if progress[2] == 0 else 0) > state[LONGEST_TAIL]:",
+            f"    return {LONG_TAIL}, 0",
+            *self._segments(numbers),
+            *self._chains(),
+            *self._tail(),
+        ]
+
+    def _from(self, entry: str, count: str) -> list[str]:
+        """The columns from an entry on; ``stored`` is the first that is stored."""
+        lines = []
+        stored = zip(self._search.arrays, self._stored.buffers, strict=True)
+        for number, (array, dtype) in enumerate(stored):
+            slot = self._offset + 2 * number
+            start = f"(at(state[{slot + 1}], 2, np.int64)[0] + {entry} - stored)"
+            address = f"state[{slot}] + {dtype.itemsize} * {start}"
+            lines.append(f"{array} = at({address}, {count}, {name_of(dtype)})")
+        return lines
+
+    def _chains(self) -> list[str]:
+        """The entries behind the last segment that are in chains."""
+        return [*self._from("stored", "max(hi - stored, 0)"), *self._search.chains()]
+
+    def _tail(self) -> list[str]:
+        """The entries behind those."""
+        lines = ["tail = max(hi - indexed, 0)", "state[SCANNED] = tail"]
+        lines += self._from("indexed", "tail")
+        return [*lines, *self._search.tail()]
+
+    def function(self, name: str) -> str:
+        """A function that links entries, and finds the partners among ``lo .. hi - 1``.
+
+        It takes the probe's keys, these as floats, and the constants.
+        """
+        numbers = [f"number{i}" for i in range(len(self._keys))]
+        arguments = [*(f"a{i}" for i in range(len(self._keys))), *numbers]
+        arguments += [f"k{i}" for i in range(self._constants)]
+        return f"""{self.link(f"link_{name}")}
+
+@register_jitable
+def {name}(state, segments, out, lo, hi, {", ".join(arguments)}):
+    link_{name}(state, segments)
+    found = 0
+    candidates = 0
+    {indented(self.search(numbers), 1)}
+    return found, candidates
+"""
+
+    def link(self, name: str = "link") -> str:
+        """A function that links all entries that are in no chain yet, unless they are few."""
+        numbers = [
+            numbers_of(key, array, dtype)
+            for key, array, dtype in zip(
+                self._stored_keys, self._search.arrays, self._stored.dtypes, strict=False
+            )
+        ]
+        return f"""
+@register_jitable
+def {name}(state, segments):
+    progress = at(state[PROGRESS], 3, np.int64)
+    more_slack = at(state[MORE_SLACK], 2, np.float64)
+    stored = at(state[OTHER_DROPPED], 1, np.int64)[0]
+    entries = at(state[OTHER_ENTRIES], 2, np.int64)
+    stop = min(stored + entries[1] - entries[0], state[CHAINED] + state[LINK_COUNT])
+    start = max(progress[0], stored)
+    fresh = stop - start
+    if progress[2] != 0 or fresh < state[FEWEST_LINKED]:
+        return
+    {indented(self._from("start", "fresh"), 1)}
+    {indented(self._search.link(numbers), 1)}
+    progress[0] = stop
+"""
+
+    def _segments(self, numbers: Sequence[str]) -> list[str]:
+        count = len(numbers)
+        scratch = [
+            f"asked = at(state[ASKED], {count}, np.float64)",
+            f"codes = at(state[CODES], {count + 1}, np.int64)",
+            f"hashed = at(state[CODES] + {8 * count}, 1, np.uint64)",
+        ]
+        return self._search.segments(numbers, scratch)
+
+
+def _grid_cells(number: int, first: str, last: str) -> list[str]:
     """As :func:`penstock.kernels.probe.band_index.limit_cells`, for both ends."""
+    # It widens the range in the last segment, whose cells are those of the chains.
+    slack = f" - (more_slack[{number}] if g == segments.shape[0] - 1 else 0.0)"
     base = len(SEGMENT) + number * len(DIMENSION)
     scale = (
         f"limits[g, {base} + BASE], limits[g, {base} + SCALE], segments[g, {base} + COUNT], bounds"
@@ -371,6 +478,37 @@ def _grid_cells(number: int, first: str, last: str, slack: str) -> list[str]:
         *end("LOW_KEY", "LOW", "-", first, slack),
         *end("HIGH_KEY", "HIGH", "+", last),
     ]
+
+
+def generate_probe(
+    predicate: Predicate, side: int, dtypes: tuple[np.dtype[Any], ...], stored: BufferTypes
+) -> str:
+    """The source of ``kernel(state, segments, out, lo, hi, keys…, constants…)``: a search alone.
+
+    It is for probes of ``side`` with keys of these types, none of them NULL, among the entries
+    ``lo .. hi - 1``. After the header, ``state`` has data and span of each stored buffer. The
+    kernel returns the number of partners, with their entry numbers in ``out`` in no order, and the
+    number of candidates; or one of :data:`LONG_TAIL` and its like.
+    """
+    ours = predicate.keys[side]
+    window = ProbedWindow(predicate, side, dtypes, stored, len(HEADER))
+    given = [f"g{i}" for i in range(len(ours))]
+    constants = [f"k{i}" for i in range(len(predicate.constants))]
+    numbers: list[str] = []
+    for i, (key, dtype) in enumerate(zip(ours, dtypes, strict=True)):
+        numbers += [f"key{i} = np.empty(1, {name_of(dtype)})", f"key{i}[0] = g{i}"]
+        numbers += [*numbers_of(key, f"key{i}", dtype), f"number{i} = numbers[0]"]
+    keys = [f"key{i}[0]" for i in range(len(ours))] + [f"number{i}" for i in range(len(ours))]
+    return f"""{preamble("Looks for the partners of one tuple")}
+{window.function("search")}
+
+@nb.njit(nogil=True, boundscheck=False)
+def kernel(state, segments, out, lo, hi, {", ".join([*given, *constants])}):
+    fresh = 1
+    numbers = np.empty(fresh, np.float64)
+    {indented(numbers, 1)}
+    return search(state, segments, out, lo, hi, {", ".join([*keys, *constants])})
+"""
 
 
 def numbers_of(key: Key, array: str, dtype: np.dtype[Any]) -> list[str]:

@@ -27,12 +27,13 @@ from penstock.kernels.predicate.scalar_source import (
     is_whole,
     parameters,
 )
-from penstock.kernels.probe.single_push import OwnBuffers, ProbedWindow
+from penstock.kernels.probe.single_push import OwnBuffers
 from penstock.kernels.probe.single_search import (
     HEADER,
     MANY_PARTNERS,
     REFUSED,
     BufferTypes,
+    ProbedWindow,
     indented,
     name_of,
     preamble,
@@ -219,23 +220,7 @@ def kernel(state, out, {", ".join(parameters(self._shape.schema))}):
     def _function(self, stage: StageShape) -> str:
         """The function that searches the window of a stage; NUMBER stands for its own."""
         window = ProbedWindow(stage.predicate, 0, stage.dtypes, stage.stored, len(HEADER))
-        count = len(stage.keys)
-        numbers = [f"number{i}" for i in range(count)]
-        arguments = [f"a{i}" for i in range(count)] + numbers
-        arguments += [f"k{i}" for i in range(len(stage.predicate.constants))]
-        return f"""{window.link("linkNUMBER")}
-
-@register_jitable
-def searchNUMBER(state, segments, out, {", ".join(arguments)}):
-    linkNUMBER(state, segments)
-    entries = at(state[OTHER_ENTRIES], 2, np.int64)
-    lo = at(state[OTHER_DROPPED], 1, np.int64)[0]
-    hi = lo + entries[1] - entries[0]
-    found = 0
-    candidates = 0
-    {indented(window.search(numbers), 1)}
-    return found, candidates
-"""
+        return window.function("searchNUMBER")
 
     def _stage(self, number: int) -> list[str]:
         """The lines that probe the window of a stage, and all that follow."""
@@ -243,7 +228,7 @@ def searchNUMBER(state, segments, out, {", ".join(arguments)}):
             return self._combination()
         stage, n = self._shape.stages[number], number
         self._scalars.lines = []
-        arguments = [f"s{n}", f"g{n}", f"part{n}", *self._keys(number)]
+        arguments = [f"s{n}", f"g{n}", f"part{n}", f"first{n}", "hi", *self._keys(number)]
         lines, slot = self._scalars.lines, self._stages + STAGE_WORDS * number
         rows, columns = f"state[{slot + 2}]", f"state[{slot + 3}]"
         lines += [
@@ -251,6 +236,9 @@ def searchNUMBER(state, segments, out, {", ".join(arguments)}):
             f"flat{n} = at(state[{slot + 1}], {rows} * {columns}, np.int64)",
             f"part{n} = at(state[{slot + 4}], state[{slot + 5}], np.int64)",
             f"g{n} = flat{n}.reshape(({rows}, {columns}))",
+            f"first{n} = at(s{n}[OTHER_DROPPED], 1, np.int64)[0]",
+            f"entries = at(s{n}[OTHER_ENTRIES], 2, np.int64)",
+            f"hi = first{n} + entries[1] - entries[0]",
             f"found{n}, compared = search{self._searched_by[n]}({', '.join(arguments)})",
             f"if found{n} < 0:",
             f"    state[FULL] = {n}",
@@ -260,7 +248,6 @@ def searchNUMBER(state, segments, out, {", ".join(arguments)}):
         if number + 1 < len(self._shape.stages):
             lines.append(f"incomplete += found{n}")
         lines += [
-            f"first{n} = at(s{n}[OTHER_DROPPED], 1, np.int64)[0]",
             f"for i{n} in range(found{n}):",
             f"    row{stage.input} = part{n}[i{n}] - first{n}",
         ]
