@@ -206,6 +206,17 @@ class TopologyError(PenstockError):
         return error
 
 
+class WordError(ProgramError):
+    """Words that are no instructions; the message names the instruction, the chunk and the field.
+
+    ``place`` is where: the number of the instruction and of its chunk, from 0, and the field.
+    """
+
+    def __init__(self, what: str, remedy: str, place: tuple[int, int, str]) -> None:
+        super().__init__(what, remedy)
+        self.place = place
+
+
 class StateError(PenstockError):
     """A state that cannot be saved, or a saved state that cannot be restored."""
 

@@ -28,6 +28,8 @@ class Column:
     alias: str = field(default="", compare=False)
 
     def __str__(self) -> str:
+        if not self.name:  # words have none
+            return f"column {self.side}.{self.index}"
         return f"{self.alias}.{self.name}" if self.alias else self.name
 
 

@@ -6,7 +6,7 @@ known when a later block reads them, so each expression can be checked against i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -47,6 +47,16 @@ def check_program(program: Program, path: str) -> None:
     checked.finish(program, path)
 
 
+def check_instruction(instruction: Any, inputs: Mapping[int, Layout], path: str) -> Layout:
+    """Refuse an inconsistent instruction that stands alone, and give the layout of its output.
+
+    ``inputs`` has the layouts of the blocks that it reads, each a stream.
+    """
+    checked = _CheckedBlocks()
+    checked.know(inputs)
+    return CHECKS[type(instruction)](checked, instruction, path)
+
+
 class _CheckedBlocks:
     """The blocks of a program that have been checked so far."""
 
@@ -57,6 +67,11 @@ class _CheckedBlocks:
         self._read: set[int] = set()
         self._seen: set[tuple[int, Layout]] = set()
         self._last = -1
+
+    def know(self, streams: Mapping[int, Layout]) -> None:
+        """Take the layouts of streams as checked."""
+        self._layouts.update(streams)
+        self._streams.update(streams)
 
     def take(self, instruction: Any, path: str) -> None:
         """Check an instruction against those before it."""

@@ -8,8 +8,9 @@ the fields.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NoReturn, Protocol
 
@@ -86,13 +87,15 @@ class Encoder:
 class Decoder:
     """The tables of a program, as far as they have been decoded.
 
-    ``sizes`` has the number of nodes of every expression, by its id.
+    ``sizes`` has the number of nodes of every expression, by its id. With ``identity``, the fields
+    that an :class:`Encoder` with it leaves out are not there.
     """
 
     types: list[pa.DataType] = field(default_factory=list)
     constants: list[Literal] = field(default_factory=list)
     expressions: list[Expression] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
+    identity: bool = False
 
 
 def canonical(found: Any) -> str:
@@ -170,7 +173,7 @@ class Number:
         return value
 
     def decode(self, found: Any, decoder: Decoder, path: str) -> int | float:
-        if type(found) not in (int, float) or not found >= 0:
+        if type(found) not in (int, float) or not 0 <= found < math.inf:
             wrong(path, f"a {self.meaning}", found)
         return found  # type: ignore[no-any-return]
 
@@ -392,7 +395,7 @@ class Field:
 
     Two kinds of fields are left out of the digest, since neither rows nor state depend on them:
     those ``for_people``, on which nothing depends, and those of the ``placement``, by which an
-    engine places the blocks.
+    engine places the blocks. ``absent`` is the value of one that was left out.
     """
 
     name: str
@@ -400,6 +403,7 @@ class Field:
     meaning: str
     for_people: bool = False
     placement: bool = False
+    absent: Any = ""
 
     @property
     def identifies(self) -> bool:
@@ -435,6 +439,15 @@ class Record:
     make: Callable[..., Any] | None = None
     check: Callable[[Any, str], None] | None = None
 
+    def field(self, name: str) -> Field:
+        """The field of that name."""
+        return next(one for one in self.fields if one.name == name)
+
+    def without(self, names: Collection[str]) -> Record:
+        """The record without these fields; decoded, it gives the others by their names."""
+        others = tuple(one for one in self.fields if one.name not in names)
+        return replace(self, fields=others, make=dict, check=None)
+
     def encode(self, value: Any, encoder: Encoder) -> dict[str, Any]:
         parts = self.parts(value)
         return {
@@ -445,13 +458,13 @@ class Record:
 
     def decode(self, found: Any, decoder: Decoder, path: str, kind: bool = False) -> Any:
         """The value; ``kind``: whether the object also says which record it is."""
-        names = [one.name for one in self.fields]
+        there = [one for one in self.fields if one.identifies or not decoder.identity]
+        names = [one.name for one in there]
         check_keys(found, [IS, *names] if kind else names, path)
         dot = f"{path}." if path else ""
-        values = {
-            one.name: one.codec.decode(found[one.name], decoder, f"{dot}{one.name}")
-            for one in self.fields
-        }
+        values = {one.name: one.absent for one in self.fields}
+        for one in there:
+            values[one.name] = one.codec.decode(found[one.name], decoder, f"{dot}{one.name}")
         value = (self.make or self.type)(**values)
         if self.check is not None:
             self.check(value, dot)

@@ -21,7 +21,9 @@ from penstock.program.isa.codecs import (
     Constant,
     Decoder,
     Encoder,
+    Record,
     TypeName,
+    Union,
     canonical,
     wrong,
 )
@@ -38,13 +40,32 @@ TABLES = ("types", "constants", "expressions")
 
 def encode(sent: Program | Instruction, identity: bool = False) -> dict[str, Any]:
     """A program or an instruction as a JSON object; ``identity``: without words and placement."""
-    encoder = Encoder(EXPRESSIONS, identity)
-    fields = SENT.encode(sent, encoder)
-    return {"format": FORMAT, **encoder.tables, **fields}
+    return _encoded(sent, SENT, identity)
 
 
 def decode(found: Any) -> Program | Instruction:
     """Decode a program or an instruction; a ProgramError if it is neither."""
+    sent: Program | Instruction = _decoded(found, SENT, Decoder())
+    return sent
+
+
+def record_to_json(record: Record, value: Any) -> str:
+    """A record that stands alone, as canonical JSON without what is for people."""
+    return canonical(_encoded(value, record, True))
+
+
+def record_from_json(record: Record, text: str | bytes) -> Any:
+    """Decode the JSON of :func:`record_to_json`; a ProgramError names the field that is wrong."""
+    return _decoded(_parsed(text), record, Decoder(identity=True))
+
+
+def _encoded(value: Any, codec: Record | Union, identity: bool) -> dict[str, Any]:
+    encoder = Encoder(EXPRESSIONS, identity)
+    fields = codec.encode(value, encoder)
+    return {"format": FORMAT, **encoder.tables, **fields}
+
+
+def _decoded(found: Any, codec: Record | Union, decoder: Decoder) -> Any:
     if not isinstance(found, dict):
         wrong("", "an object", found)
     if found.get("format") != FORMAT:
@@ -56,7 +77,6 @@ def decode(found: Any) -> Program | Instruction:
     for name in TABLES:
         if not isinstance(found.get(name), list):
             wrong(name, "a list", found.get(name))
-    decoder = Decoder()
     for i, one in enumerate(found["types"]):
         decoder.types.append(TypeName().decode(one, decoder, f"types[{i}]"))
     for i, one in enumerate(found["constants"]):
@@ -64,8 +84,7 @@ def decode(found: Any) -> Program | Instruction:
     for i, one in enumerate(found["expressions"]):
         _take_expression(one, decoder, f"expressions[{i}]")
     rest = {name: one for name, one in found.items() if name not in ("format", *TABLES)}
-    sent: Program | Instruction = SENT.decode(rest, decoder, "")
-    return sent
+    return codec.decode(rest, decoder, "")
 
 
 def _take_expression(found: Any, decoder: Decoder, path: str) -> None:
@@ -94,13 +113,16 @@ def to_json(sent: Program | Instruction) -> str:
 
 def from_json(text: str | bytes) -> Program | Instruction:
     """Decode the JSON of :func:`to_json`; a ProgramError names the field that is wrong."""
+    return decode(_parsed(text))
+
+
+def _parsed(text: str | bytes) -> Any:
     try:
-        found = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except ProgramError:
         raise
     except (ValueError, RecursionError) as error:
         raise ProgramError(f"the program is no JSON ({error})", REMEDY) from None
-    return decode(found)
 
 
 def program_from_json(text: str | bytes) -> Program:

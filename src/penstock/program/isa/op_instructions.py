@@ -9,12 +9,17 @@ instructions of the query's program, or one that only a topology has. Words
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from penstock.errors import ProgramError
 from penstock.program.isa.block_instructions import JoinStreams, ProjectColumns, SelectRows
 
 ResultPort = Literal["final", "stream-r", "both"]
 """Where a block sends the rows of a query: to the result, on to the next blocks, or both."""
+RESULT_PORTS: tuple[ResultPort, ...] = get_args(ResultPort)
+Port = Literal["r", "s"]
+"""The port by which a stream comes."""
+PORTS: tuple[Port, ...] = get_args(Port)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class ReadPorts:
     """
 
     streams: tuple[int, ...]
-    ports: tuple[Literal["r", "s"], ...]
+    ports: tuple[Port, ...]
     gives: int | None = None
 
 
@@ -94,3 +99,23 @@ class OPInstruction:
     block: int
     query: int
     body: Body
+
+
+def check_ports(ports: ReadPorts, path: str) -> None:
+    """Refuse streams without ports; ``path`` is the prefix of the fields' names."""
+    if len(ports.streams) != len(ports.ports):
+        raise ProgramError(
+            f"{path}ports: expected a list of {len(ports.streams)}, found one of "
+            f"{len(ports.ports)}",
+            "Give each stream the port by which it comes.",
+        )
+
+
+def check_part(part: JoinPart, path: str) -> None:
+    """Refuse a place beyond the last block; ``path`` is the prefix of the fields' names."""
+    if part.part >= part.parts:
+        raise ProgramError(
+            f"{path}part: expected a number below {part.parts}, the number of parts, found "
+            f"{part.part}",
+            "Number the blocks of a join from 0, from the left.",
+        )

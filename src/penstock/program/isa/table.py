@@ -46,6 +46,16 @@ from penstock.program.isa.flow import (
 )
 from penstock.program.isa.instructions import Change, CreateStream, Derive, Drop, Install, Reset
 from penstock.program.isa.kernels import AGGREGATE_KERNELS, JOIN_KERNELS
+from penstock.program.isa.op_instructions import (
+    PORTS,
+    RESULT_PORTS,
+    Bypass,
+    JoinPart,
+    ReadPorts,
+    ResetBlock,
+    check_part,
+    check_ports,
+)
 from penstock.sql.aggregates import AGGREGATES
 from penstock.sql.expressions import Call as ExpressionCall
 from penstock.sql.expressions import Cast, Column, Literal
@@ -191,8 +201,8 @@ STREAM = Record(
         Field("derived", Truth(), "whether its tuples are the rows of a query"),
         Field("slack", Maybe(Ratio()), "the slack of clauses that have none, in seconds"),
         Field("max_lead", Maybe(Ratio()), "how far ahead of its stream a time may be"),
-        Field("left_out", _PAIRS, "columns without a type, each with the reason", True),
-        Field("usual", _PAIRS, "the usual types of columns with several", True),
+        Field("left_out", _PAIRS, "columns without a type, each with the reason", True, absent=()),
+        Field("usual", _PAIRS, "the usual types of columns with several", True, absent=()),
     ),
     "A stream's declaration.",
 )
@@ -261,6 +271,63 @@ _INPUT = Field("input", BLOCK, "the number of the block whose rows it reads")
 _REASON = Field("reason", Text(), "why that kernel", for_people=True)
 _NUMBERS = Several(COUNT)
 
+JOIN = Record(
+    "join",
+    JoinStreams,
+    (
+        _BLOCK,
+        Field("inputs", Several(BLOCK, least=2), "the numbers of the blocks that it reads"),
+        Field("streams", Several(Text(), least=2), "the names of the inputs"),
+        Field("schemas", Several(Columns(), least=2), "the columns of the inputs"),
+        Field("windows", Several(WINDOW, least=2), "the windows of the inputs"),
+        Field(
+            "times",
+            Several(Maybe(Nested(TIME)), least=2),
+            "their time attributes, if needed",
+        ),
+        Field("kind", OneOf(JOIN_KINDS), "which rows there are"),
+        Field(
+            "filters",
+            Several(EXPRESSION, least=2),
+            "what a tuple of each input must satisfy",
+        ),
+        Field("compiled", EXPRESSION, "the condition on pairs that kernels evaluate"),
+        Field("residual", EXPRESSION, "the condition on the pairs that are left"),
+        Field("columns", Several(_NUMBERS, least=2), "the columns of each input that are read"),
+        Field("float_clock", Truth(), "whether ticks are floats"),
+        Field("kernel", OneOf(tuple(JOIN_KERNELS)), "how partners are found"),
+        Field("kernel_is_forced", Truth(), "whether that kernel was asked for"),
+        _REASON,
+        Field(
+            "steps",
+            Several(Nested(JOIN_STEP)),
+            "the joins of a tree after its inner join, one for each of the last inputs",
+        ),
+    ),
+    "Join two or more inputs.",
+)
+SELECT = Record(
+    "select",
+    SelectRows,
+    (
+        _BLOCK,
+        _INPUT,
+        Field("condition", EXPRESSION, "which rows are kept"),
+        Field("columns", Maybe(_NUMBERS), "the columns that are handed on; null: all"),
+    ),
+    "Keep the rows that satisfy a condition.",
+)
+PROJECT = Record(
+    "project",
+    ProjectColumns,
+    (
+        _BLOCK,
+        _INPUT,
+        Field("columns", Several(Nested(OUTPUT)), "the columns of the select list"),
+    ),
+    "Compute the select list.",
+)
+
 INSTRUCTIONS = Union(
     "instruction",
     (
@@ -270,43 +337,7 @@ INSTRUCTIONS = Union(
             (_BLOCK, Field("stream", Nested(STREAM), "the stream")),
             "Read a stream.",
         ),
-        Record(
-            "join",
-            JoinStreams,
-            (
-                _BLOCK,
-                Field("inputs", Several(BLOCK, least=2), "the numbers of the blocks that it reads"),
-                Field("streams", Several(Text(), least=2), "the names of the inputs"),
-                Field("schemas", Several(Columns(), least=2), "the columns of the inputs"),
-                Field("windows", Several(WINDOW, least=2), "the windows of the inputs"),
-                Field(
-                    "times",
-                    Several(Maybe(Nested(TIME)), least=2),
-                    "their time attributes, if needed",
-                ),
-                Field("kind", OneOf(JOIN_KINDS), "which rows there are"),
-                Field(
-                    "filters",
-                    Several(EXPRESSION, least=2),
-                    "what a tuple of each input must satisfy",
-                ),
-                Field("compiled", EXPRESSION, "the condition on pairs that kernels evaluate"),
-                Field("residual", EXPRESSION, "the condition on the pairs that are left"),
-                Field(
-                    "columns", Several(_NUMBERS, least=2), "the columns of each input that are read"
-                ),
-                Field("float_clock", Truth(), "whether ticks are floats"),
-                Field("kernel", OneOf(tuple(JOIN_KERNELS)), "how partners are found"),
-                Field("kernel_is_forced", Truth(), "whether that kernel was asked for"),
-                _REASON,
-                Field(
-                    "steps",
-                    Several(Nested(JOIN_STEP)),
-                    "the joins of a tree after its inner join, one for each of the last inputs",
-                ),
-            ),
-            "Join two or more inputs.",
-        ),
+        JOIN,
         Record(
             "aggregate",
             AggregateRows,
@@ -328,17 +359,7 @@ INSTRUCTIONS = Union(
             ),
             "Aggregate rows by window and group.",
         ),
-        Record(
-            "select",
-            SelectRows,
-            (
-                _BLOCK,
-                _INPUT,
-                Field("condition", EXPRESSION, "which rows are kept"),
-                Field("columns", Maybe(_NUMBERS), "the columns that are handed on; null: all"),
-            ),
-            "Keep the rows that satisfy a condition.",
-        ),
+        SELECT,
         Record(
             "order",
             OrderRows,
@@ -351,16 +372,7 @@ INSTRUCTIONS = Union(
             ),
             "Sort and cut the rows of a window, or of the whole.",
         ),
-        Record(
-            "project",
-            ProjectColumns,
-            (
-                _BLOCK,
-                _INPUT,
-                Field("columns", Several(Nested(OUTPUT)), "the columns of the select list"),
-            ),
-            "Compute the select list.",
-        ),
+        PROJECT,
         Record(
             "own",
             OwnRows,
@@ -393,6 +405,41 @@ INSTRUCTIONS = Union(
         ),
     ),
 )
+
+RESET = Record(
+    "reset",
+    ResetBlock,
+    (
+        Field("result_port", OneOf(RESULT_PORTS), "where the rows of the query leave the block"),
+        Field("every_query", Truth(), "whether all queries leave the block"),
+    ),
+    "Empty the Query Buffer and the windows, and set the result port.",
+)
+BYPASS = Record("bypass", Bypass, (), "Forget the query: what it reads passes by.")
+READ_PORTS = Record(
+    "ports",
+    ReadPorts,
+    (
+        Field("streams", Several(COUNT, least=1), "the streams that a query reads in a block"),
+        Field("ports", Several(OneOf(PORTS), least=1), "the port by which each comes"),
+        Field("gives", Maybe(COUNT), "the stream that its rows are; null: none"),
+    ),
+    "Read streams of the topology, in the order of the query's inputs.",
+    check=check_ports,
+)
+PART = Record(
+    "part",
+    JoinPart,
+    (
+        Field("part", COUNT, "the place of the block, from 0"),
+        Field("parts", Whole(1), "how many blocks the join spans"),
+        Field("window", COUNT, "how many tuples of each stream the block has room for"),
+    ),
+    "A block's place in a join that spans several, from the left.",
+    check=check_part,
+)
+BODIES = Union("body", (SELECT, PROJECT, JOIN, RESET, BYPASS, READ_PORTS, PART))
+"""What an instruction for an OP-Block says; words say the same in bits."""
 
 FLOW = Record(
     "flow",

@@ -1,0 +1,1 @@
+"""The binary instruction set of topologies: words, their layout, and their text."""
