@@ -18,7 +18,7 @@ from tests.engines.spark.in_process import Cluster, standing_in
 import penstock as ps
 from penstock import __version__
 from penstock.cli.commands import main
-from penstock.program.isa.flow import FLOWS
+from penstock.program.isa.flow import EXACT_FLOWS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOIN = "SELECT r.id AS r, s.id AS s FROM R [ROWS 2] AS r JOIN S [ROWS 2] AS s ON r.name = s.name;"
@@ -659,7 +659,7 @@ def test_the_error_of_a_sum_that_does_not_fit_has_its_value(cli: Cli) -> None:
 
 def test_a_run_has_the_requested_flow(cli: Cli, files: list[object]) -> None:
     summary = cli.folder / "s.json"
-    for flow in FLOWS:
+    for flow in EXACT_FLOWS:
         cores = "1" if flow == "three-step" else "2"
         code, out, _ = cli(*files, "--flow", flow, "--cores", cores, "--summary", summary)
         counts = json.loads(summary.read_text())

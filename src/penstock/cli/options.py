@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.errors import InputError
-from penstock.program.isa.flow import ADMISSIONS, EXACT_DESIGNS, FLOWS, PROBE_ORDERS
+from penstock.program.isa.flow import ADMISSIONS, EXACT_DESIGNS, EXACT_FLOWS, FLOWS, PROBE_ORDERS
 from penstock.streams.display import listed
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ FlowName = Annotated[
     typer.Option(
         "--flow",
         metavar="NAME",
-        help=f"How cores share the joins: {listed(FLOWS, 'or')}; on Spark "
+        help=f"How cores share the joins: {listed(EXACT_FLOWS, 'or')}; on Spark "
         f"{listed(name for name, flow in FLOWS.items() if not flow.not_on_spark)}.",
-        autocompletion=one_of(FLOWS),
+        autocompletion=one_of(EXACT_FLOWS),
     ),
 ]
 Cores = Annotated[

@@ -21,6 +21,7 @@ from penstock.blocks.union import UnionBlock
 from penstock.errors import InputError
 from penstock.flows.cascade import Cascade
 from penstock.flows.celljoin import celljoin
+from penstock.flows.chain_as_published.chain_as_published import ChainAsPublished
 from penstock.flows.circular.circular import circular
 from penstock.flows.handshake.handshake import Handshake
 from penstock.flows.linear import linear
@@ -64,8 +65,10 @@ FLOWS: dict[str, Callable[[Flow], PartnerSearch]] = {
     "celljoin": lambda flow: celljoin(flow.cores, _stars(flow), Threads),
     "handshake": lambda flow: Handshake(flow.cores, Threads),
     "low-latency-handshake": lambda flow: LowLatencyHandshake(flow.cores, Threads),
+    # One run moves at a time, so that threads would only wait for each other.
+    "chain-as-published": lambda flow: ChainAsPublished(flow.cores, Inline),
 }
-"""What makes the cores of each flow that is not in the join block itself, on threads."""
+"""What makes the cores of each flow that is not in the join block itself."""
 
 
 def _stars(flow: Flow) -> Stars:

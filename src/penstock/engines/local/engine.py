@@ -297,8 +297,9 @@ class Engine:
             ``wid`` of its aggregates. None: the planner chooses.
         flow
             How cores share its joins: ``three-step``, ``shared``, ``splitjoin``, ``celljoin``,
-            ``handshake`` or ``low-latency-handshake``. None: ``three-step`` on one core; with
-            ``cores`` ``shared``, or ``splitjoin`` for outer, semi and anti joins.
+            ``handshake`` or ``low-latency-handshake``; ``chain-as-published`` gives other rows.
+            None: ``three-step`` on one core; with ``cores`` ``shared``, or ``splitjoin`` for outer,
+            semi and anti joins.
         cores
             How many cores share them; alone, it also divides the batches of an aggregate that reads
             a stream. None: 1, or those of the machine if a flow is asked for.

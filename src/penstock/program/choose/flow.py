@@ -15,6 +15,7 @@ from penstock.program.isa.flow import (
     DESIGN_NAMES,
     DESIGNS,
     EXACT_DESIGNS,
+    EXACT_FLOWS,
     FLOWS,
     PROBE_ORDERS,
     Flow,
@@ -23,6 +24,7 @@ from penstock.program.isa.flow import (
 from penstock.sql.plan import Call
 from penstock.streams.display import listed
 from penstock.streams.schema import is_text
+from penstock.streams.windows import Rows, as_written
 
 DEFAULT_BRANCHING = 8
 MOST_CORES = 1024
@@ -42,7 +44,9 @@ def check_choice(choice: FlowChoice) -> None:
         if number is not None and type(number) is not int:
             raise InputError(f"{name} is {number!r}", "Write a whole number.")
     if choice.name is not None and choice.name not in FLOWS:
-        raise InputError(f"unknown flow {choice.name!r}", f"Write one of: {', '.join(FLOWS)}.")
+        raise InputError(
+            f"unknown flow {choice.name!r}", f"Write one of: {', '.join(EXACT_FLOWS)}."
+        )
     if choice.cores is not None and not 1 <= choice.cores <= MOST_CORES:
         raise InputError(
             f"{choice.cores} cores cannot share a query", f"Write a number from 1 to {MOST_CORES}."
@@ -155,6 +159,8 @@ def decide(program: Program) -> Flow:
             "tuple has found a partner in another",
             f"Ask for one of the flows {listed(serving)}.",
         )
+    if not flow.time_windows:
+        _check_windows(name, program)
     order = program.order
     if _needs_order(program):
         order = "inner"
@@ -183,6 +189,18 @@ def decide(program: Program) -> Flow:
         choice.stash,
         revises,
     )
+
+
+def _check_windows(flow: str, program: Program) -> None:
+    """Refuse a window that is not a number of tuples."""
+    for join in program.joins:
+        for stream, window in zip(join.streams, join.windows, strict=True):
+            if not isinstance(window, Rows):
+                raise InputError(
+                    f"the flow {flow} has count windows only: full buffers push tuples on, and the "
+                    f"window {as_written(window)} of {stream} is not a number of tuples",
+                    "Write [ROWS n], or ask for the flow low-latency-handshake.",
+                )
 
 
 def design_of(choice: FlowChoice, program: Program) -> DesignChoice:
@@ -324,6 +342,8 @@ def explain_flow(flow: Flow, program: Program) -> str:
             lines = [explain_design(flow, program, f" on {cores}")]
         if FLOWS[flow.name].branches:
             lines.append(f"branching {flow.branching}")
+        if not FLOWS[flow.name].exact:
+            lines.append(f"warning: {_gives_other_rows(flow.name)}")
     if flow.name == "shared" and flow.cores > 1:
         lines += [_threads(aggregate, flow.cores) for aggregate in program.aggregates]
     if flow.order != "none":
@@ -339,7 +359,19 @@ def warnings_of(program: Program) -> list[str]:
     design = program.flow.design
     if _multiway(program) and design in DESIGNS and not DESIGNS[design].exact:
         found.append(_loses_rows(design))
+    name = program.flow.name
+    if name is not None and not FLOWS[name].exact:
+        found.append(_gives_other_rows(name))
     return [*found, *cross_products(program)]
+
+
+def _gives_other_rows(flow: str) -> str:
+    """The warning of a flow that is not exact."""
+    return (
+        f"the flow {flow} gives other rows: two tuples are compared only when full buffers have "
+        "pushed them together, and are in the chain longer than in a window that the blocks do not "
+        "divide evenly; the flow low-latency-handshake has the rows of the windows"
+    )
 
 
 def _loses_rows(design: str) -> str:

@@ -11,7 +11,13 @@ from typing import Literal, get_args
 Order = Literal["none", "outer", "inner"]
 """The orders of EMIT ORDER."""
 FlowName = Literal[
-    "three-step", "shared", "splitjoin", "celljoin", "handshake", "low-latency-handshake"
+    "three-step",
+    "shared",
+    "splitjoin",
+    "celljoin",
+    "handshake",
+    "low-latency-handshake",
+    "chain-as-published",
 ]
 """How cores share a join: the names in :data:`FLOWS`, for type checkers."""
 DesignName = Literal[
@@ -55,6 +61,10 @@ class FlowTraits:
         It offers an order. Without one, a pair is made when its tuples meet in a core.
     branches
         It has a distribution tree.
+    time_windows
+        It serves windows of time, and of all tuples, too; without, those of a number of tuples.
+    exact
+        It has the rows of the windows, and no others.
     not_on_spark
         Why its cores cannot be tasks of a Spark stage; empty if they can.
     """
@@ -64,6 +74,8 @@ class FlowTraits:
     every_kind: bool = False
     ordered: bool = True
     branches: bool = False
+    time_windows: bool = True
+    exact: bool = True
     not_on_spark: str = ""
 
 
@@ -94,8 +106,17 @@ FLOWS: dict[str, FlowTraits] = {
         ordered=False,
         not_on_spark=_MESSAGES,
     ),
+    "chain-as-published": FlowTraits(
+        "a chain of OP-Blocks, in which full buffers push tuples on; gives other rows",
+        ordered=False,
+        time_windows=False,
+        exact=False,
+        not_on_spark="it gives other rows, and is there to show this on the embedded engine",
+    ),
 }
 """Every flow, in the order in which errors list them. ``flows/make.py`` makes their cores."""
+EXACT_FLOWS = tuple(name for name, flow in FLOWS.items() if flow.exact)
+"""What messages propose: all but the flow that gives other rows."""
 
 
 @dataclass(frozen=True)
