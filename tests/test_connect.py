@@ -11,7 +11,7 @@ import penstock as ps
 
 OPTIONS = (
     "The options are: batch_rows, buffer_rows, push_timeout, window_memory, compile_predicates, "
-    "windows_required, order_column."
+    "windows_required, order_column, topology."
 )
 
 

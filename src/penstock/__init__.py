@@ -128,6 +128,9 @@ def connect(engine: Any = "spark", **options: Any) -> Any:
 
     window_memory : int | None = None
         The bytes that the windows of one query may take; None: no limit.
+    topology : str | Topology | None = None
+        The topology that queries stand on, such as ``"fqp:chain:4"``: see docs/topologies.md. None:
+        every query has the blocks that it needs.
 
     Options of ``"spark"``:
 
@@ -169,8 +172,8 @@ def restore(path: str | Path, **options: Unpack[LocalOptions]) -> Engine:
     """Start an engine from a file that ``engine.save`` has written.
 
     ``options`` are those of ``connect("local")``: batch_rows, buffer_rows, push_timeout,
-    window_memory, compile_predicates, windows_required, order_column. Each replaces the saved
-    value.
+    window_memory, compile_predicates, windows_required, order_column, topology. Each replaces the
+    saved value.
     """
     from penstock.engines.local.engine import Engine
     from penstock.engines.local.state import as_path

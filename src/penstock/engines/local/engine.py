@@ -25,7 +25,8 @@ from penstock.engines.shared.engine import (
     warn_of,
 )
 from penstock.engines.shared.input_slices import Event, InputSlice, slices
-from penstock.engines.shared.pipeline import OwnNetwork, Pipeline
+from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.placed_network import place
 from penstock.engines.shared.processing import Processing, Work
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
@@ -35,6 +36,10 @@ from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
 from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, QueryFailed
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
+from penstock.processor.fqp.processor import Processor
+from penstock.processor.query_assigner.query_assigner import QueryAssigner
+from penstock.processor.topology.presets import topology_of
+from penstock.processor.topology.topology import Topology
 from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.choose.flow import explain_flow, warnings_of
 from penstock.program.isa.block_instructions import Program
@@ -67,6 +72,7 @@ class LocalOptions(TypedDict, total=False):
     compile_predicates: bool
     windows_required: bool
     order_column: str | None
+    topology: Topology | str | None
 
 
 class Engine:
@@ -90,6 +96,9 @@ class Engine:
         False lets a join of bounded streams do without window clauses.
     order_column
         The column that tells the time of a stream for which a query names none.
+    topology
+        The topology that queries stand on: a preset such as ``fqp:chain:4``, the path of a TOML
+        file, or a Topology. None: every query has the blocks that it needs.
 
     >>> import penstock as ps
     >>> with ps.connect("local") as engine:
@@ -113,6 +122,7 @@ class Engine:
         compile_predicates: bool = True,
         windows_required: bool = True,
         order_column: str | None = None,
+        topology: Topology | str | None = None,
     ) -> None:
         limits = {"batch_rows": batch_rows, "buffer_rows": buffer_rows}
         limits |= {} if window_memory is None else {"window_memory": window_memory}
@@ -125,10 +135,14 @@ class Engine:
         # What runs the blocks of the queries installed from here on; tests give other drivers.
         self._drive: Callable[[Network], Driver] = Inline
         self._compiler = SqlCompiler(windows_required, order_column)
+        self.topology = topology_of(topology) if isinstance(topology, str) else topology
+        self._processor = None if self.topology is None else Processor(self.topology, self._drive)
         self._registry: Registry[Query[Pipeline]] = Registry(
-            self._installed, compile=self._compiler.program
+            self._installed,
+            compile=self._compiler.program,
+            assigner=None if self.topology is None else QueryAssigner(self.topology),
         )
-        self._processing = Processing(self._registry)
+        self._processing = Processing(self._registry, self._processor)
         self._failures: list[QueryFailed] = []
         self._single_pushes = SinglePushes(
             self._registry, self._processing, window_memory, self._failures
@@ -237,7 +251,8 @@ class Engine:
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
         site = Site(flow, compiles=self.compile_predicates, is_read=derived)
         sheds = flow.admission == "shed"
-        pipeline = Pipeline(program, site, partial(OwnNetwork, drive=self._drive))
+        network = place(self._processor, name if derived else None, self._drive)
+        pipeline = Pipeline(program, site, network)
         return Query(self, name, pipeline, derived, self.buffer_rows, sheds)
 
     # -- statements -------------------------------------------------------------------------

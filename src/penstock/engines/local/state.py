@@ -32,6 +32,7 @@ from penstock.engines.shared.query import Balance, Query, Result
 from penstock.engines.shared.running_query import Letter, written
 from penstock.engines.shared.saved_registry import made_by
 from penstock.errors import SURROGATE, InputError, PenstockError, StateError
+from penstock.processor.topology.topology import Topology
 from penstock.program.isa.encoding import decode, encode
 from penstock.program.isa.flow import ANY_FLOW
 from penstock.program.isa.instructions import CreateStream, Derive, Install
@@ -141,6 +142,7 @@ def _write(archive: _Archive, engine: Engine) -> None:
             "compile_predicates": engine.compile_predicates,
             "windows_required": engine._compiler.windows_required,
             "order_column": engine._compiler.order_column,
+            "topology": None if engine.topology is None else engine.topology.to_toml(),
         },
     }
     archive.write_json(state)
@@ -209,7 +211,8 @@ def _restored(path: Path, archive: _Archive, options: dict[str, Any]) -> Engine:
     try:
         state = archive.read_json()
         _check_format(path, state)
-        engine = Engine(**state["options"])
+        saved_options = _options(state["options"])
+        engine = Engine(**saved_options)
         if not options:
             _restore(archive, state, engine)
             return engine
@@ -217,14 +220,18 @@ def _restored(path: Path, archive: _Archive, options: dict[str, Any]) -> Engine:
         raise
     except Exception as error:  # a file that was edited and sealed again can be wrong in any way
         raise _undecodable(path, error) from error
-    overridden = Engine(
-        **{**state["options"], **options}
-    )  # errors here are of the caller's options
+    overridden = Engine(**{**saved_options, **options})  # errors here are of the caller's options
     try:
         _restore(archive, state, overridden)
     except Exception as error:
         raise _undecodable(path, error) from error
     return overridden
+
+
+def _options(saved: dict[str, Any]) -> dict[str, Any]:
+    """The options of a saved engine."""
+    topology = saved["topology"]
+    return {**saved, "topology": None if topology is None else Topology.from_toml(topology)}
 
 
 def _undecodable(path: Path, error: Exception) -> StateError:

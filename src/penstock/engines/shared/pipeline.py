@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -71,6 +71,10 @@ class QueryNetwork(Protocol):
     """Where the blocks of a query stand, and how messages get to them."""
 
     @property
+    def number(self) -> int | None:
+        """Its number on the topology of the engine; None: it has a network of its own."""
+
+    @property
     def intake(self) -> Intake:
         """What streams enter by; it counts what it passes on."""
 
@@ -78,8 +82,11 @@ class QueryNetwork(Protocol):
     def blocks(self) -> dict[BlockId, Block]:
         """The blocks, by their numbers in the program."""
 
-    def run(self, messages: Iterable[Message]) -> QueryOutput:
-        """Send messages to all of them; gives what leaves."""
+    def run(self, message: Message) -> QueryOutput:
+        """Send a message to all of them; gives what leaves."""
+
+    def instruct(self, program: Program, position: int, site: Site) -> QueryOutput:
+        """Send every block its instruction, and a barrier."""
 
     def close(self) -> None:
         """Release the threads of the driver."""
@@ -91,6 +98,8 @@ class OwnNetwork:
     ``drive`` makes its driver; the output is the same by any.
     """
 
+    number: int | None = None
+
     def __init__(self, program: Program, drive: Callable[[Network], Driver] = Inline) -> None:
         self.intake = Intake([str(number) for number, _ in program.intake.readers])
         self.blocks: dict[BlockId, Block] = {
@@ -98,9 +107,16 @@ class OwnNetwork:
         }
         self._driver = drive(self._laid_out(program))
 
-    def run(self, messages: Iterable[Message]) -> QueryOutput:
-        """Send messages in by the intake."""
-        return run(self._driver, ((IN, message) for message in messages))
+    def run(self, message: Message) -> QueryOutput:
+        """Send a message in by the intake."""
+        return run(self._driver, ((IN, message),))
+
+    def instruct(self, program: Program, position: int, site: Site) -> QueryOutput:
+        """Send all instructions in one message, and a barrier."""
+        bodies: dict[BlockId, Any] = {i.block: i for i in program.instructions if i.reads}
+        bodies[INTAKE] = program.intake
+        told = Instructions(position, bodies, site), Instructions(position)
+        return run(self._driver, ((IN, message) for message in told))
 
     def close(self) -> None:
         """Release the threads of the driver."""
@@ -150,12 +166,18 @@ class OwnNetwork:
 class NoNetwork:
     """The network of a query whose blocks have been released, or are on another core."""
 
+    number: int | None = None
+
     def __init__(self, intake: Intake) -> None:
         self.intake = intake
         self.blocks: dict[BlockId, Block] = {}
 
-    def run(self, messages: Iterable[Message]) -> QueryOutput:
+    def run(self, message: Message) -> QueryOutput:
         """Nothing is made."""
+        return iter(())
+
+    def instruct(self, program: Program, position: int, site: Site) -> QueryOutput:
+        """Nothing is told."""
         return iter(())
 
     def close(self) -> None:
@@ -178,9 +200,9 @@ class Pipeline:
     ) -> None:
         self._site = site
         self.network = network(program)
-        self._note(program)
-        for _, message in self.network.run(self._instructions(program, 0)):
+        for _, message in self.network.instruct(program, 0, site):
             assert isinstance(message, Instructions), "nothing has come in yet"
+        self._note(program)
 
     @property
     def blocks(self) -> dict[BlockId, Block]:
@@ -199,6 +221,8 @@ class Pipeline:
         }
         self.mentions = [Mention(s.stream.name, s.block, *slots[s.block]) for s in program.scans]
         self._accounts = [self._account(mention) for mention in self.mentions]
+        self.holds_tuples = any(block.traits().holds for block in self.blocks.values())
+        """Whether one of its blocks has state that grows with its input."""
 
     def _account(self, mention: Mention) -> Callable[[int], Account] | None:
         block = self.blocks.get(mention.reader)
@@ -222,11 +246,11 @@ class Pipeline:
         ``runs`` has a run per stream, by its name in lower case.
         """
         batch = Batch(first, after, tuple([runs.get(name) for _, name in self.streams]))
-        return self.network.run((batch,))
+        return self.network.run(batch)
 
     def complete(self, position: int) -> QueryOutput:
         """Make every row of the input before a position."""
-        return self.network.run((Instructions(position),))
+        return self.network.run(Instructions(position))
 
     def change(self, program: Program, position: int, flow: Flow | None = None) -> QueryOutput:
         """Send the instructions of another program; yields the rows that the change makes.
@@ -236,13 +260,12 @@ class Pipeline:
         if flow is not None:
             self._site = replace(self._site, flow=flow)
         self._note(program)
-        yield from self.network.run(
-            (Instructions(position), *self._instructions(program, position))
-        )
+        yield from self.network.run(Instructions(position))
+        yield from self.network.instruct(program, position, self._site)
 
     def take_partials(self, message: Partials) -> QueryOutput:
         """Send tuples that were folded elsewhere."""
-        return self.network.run((message,))
+        return self.network.run(message)
 
     def takes_partials(self, message: Partials) -> bool:
         """Whether its blocks can take tuples that were folded elsewhere."""
@@ -250,11 +273,12 @@ class Pipeline:
         takes = self.blocks[number].traits().takes_partials
         return takes is not None and takes(message)
 
-    def _instructions(self, program: Program, position: int) -> tuple[Message, ...]:
-        """Every block's instruction, and a barrier."""
-        bodies: dict[BlockId, Any] = {i.block: i for i in program.instructions if i.reads}
-        bodies[INTAKE] = program.intake
-        return Instructions(position, bodies, self._site), Instructions(position)
+    def count(self, stream: str, tuples: int) -> None:
+        """Count tuples of a stream, in lower case, that have come to it by the topology."""
+        passed = self.network.intake.passed
+        for mention in self.mentions:
+            if mention.stream.lower() == stream:
+                passed[mention.scan] = passed.get(mention.scan, 0) + tuples
 
     # -- questions to the blocks ------------------------------------------------------------
 

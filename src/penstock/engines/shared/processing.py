@@ -38,6 +38,9 @@ from penstock.engines.shared.registry import PunctuationOrder, Registry, column_
 from penstock.engines.shared.running_query import Letter, RunningQuery
 from penstock.errors import PenstockError, QueryFailed
 from penstock.kernels.merging import places_of
+from penstock.processor.fqp.processor import MadeStream, Processor
+from penstock.processor.op_block.messages import FAILED
+from penstock.processor.op_block.messages import QueryOutput as PlacedOutput
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import Flow
 from penstock.program.isa.instructions import (
@@ -78,7 +81,7 @@ class Work(Generic[Q]):
         The queries that have still to take the runs; to make their pending rows; to do so and then
         release their blocks.
     at
-        The query that is in a step, if any.
+        The query that is in a step, if any; of a topology, all that are.
     full
         The query that has to be drained before the work can continue.
     done
@@ -97,7 +100,7 @@ class Work(Generic[Q]):
     waiting: deque[Q] = field(default_factory=deque)
     completing: deque[Q] = field(default_factory=deque)
     leaving: deque[Q] = field(default_factory=deque)
-    at: Q | None = None
+    at: tuple[Q, ...] = ()
     full: Q | None = None
     done: bool = False
     failures: list[QueryFailed] = field(default_factory=list)
@@ -134,11 +137,14 @@ class Processing(Generic[Q]):
     ----------
     registry
         The streams and queries; instructions change it.
+    processor
+        The topology that queries stand on; None: each has a network of its own.
     """
 
-    def __init__(self, registry: Registry[Q]) -> None:
+    def __init__(self, registry: Registry[Q], processor: Processor | None = None) -> None:
         keep_freed_memory()
         self._registry = registry
+        self._processor = processor
         self.position = 0
         self.punctuation_order = PunctuationOrder()
 
@@ -171,13 +177,13 @@ class Processing(Generic[Q]):
 
     def _mend(self, work: Work[Q], error: BaseException | None) -> None:
         """After an interruption, fail the queries that were in a step; the rest can continue."""
-        damaged = [] if work.at is None else [work.at]
+        damaged = list(work.at)
         if work.begun and not work.read:
             assert work.piece is not None
             instruction = work.piece.instruction
             if instruction is None:
                 damaged += self._readers(work.piece)
-            elif work.at is None and self._has_never_arrived(instruction):
+            elif not work.at and self._has_never_arrived(instruction):
                 work.begun = False
                 work.leaving.clear()
             else:
@@ -188,7 +194,9 @@ class Processing(Generic[Q]):
             if query.failure is None:
                 query.failure = interrupted_failure(query, error)
                 work.failures.append(query.failure)
-        work.at, work.read, work.steps = None, work.begun, None
+        if self._processor is not None and damaged:
+            self._processor.restart()
+        work.at, work.read, work.steps = (), work.begun, None
 
     def _readers(self, piece: InputSlice) -> list[Q]:
         streams = {name.lower() for event in piece.events for name in streams_of(event)}
@@ -298,10 +306,13 @@ class Processing(Generic[Q]):
 
     def _send(self, work: Work[Q]) -> Iterator[Q]:
         """Send the runs through every waiting query that reads them, oldest query first."""
+        data = work.piece is not None and work.piece.instruction is None
+        if self._processor is not None and data and work.waiting:
+            yield from self._send_to_topology(work, self._processor)
         while work.waiting:
             query = work.waiting[0]
             reads = query.pipeline.reads
-            dead = [(at, m) for at, m in work.dead if m.stream.lower() in reads]
+            dead = any(m.stream.lower() in reads for _, m in work.dead)
             if (
                 query.failure is not None
                 or not query.here
@@ -310,19 +321,74 @@ class Processing(Generic[Q]):
                 del work.waiting[0]
                 continue
             # No call comes between these: the query is waiting, or it is in a step.
-            work.at = query
+            work.at = (query,)
             del work.waiting[0]
             query._begin_step()
-            if dead:
-                letters = [Letter("dead", at, m.stream, m.text, m.reason) for at, m in dead]
-                query._take_dead(letters)
+            self._give_dead(work, query)
             made: list[Run] = []
             if reads & work.runs.keys():
                 yield from self._gather(work, query, self._through(query, work), made)
             if query.derived and made and query.failure is None:
                 self._note(query.name.lower(), made, work.runs)
             query._end_step()
-            work.at = None
+            work.at = ()
+
+    def _send_to_topology(self, work: Work[Q], processor: Processor) -> Iterator[Q]:
+        """Send the runs to all waiting queries of the topology at once."""
+        placed = {q.pipeline.network.number: q for q in work.waiting if q.here}
+        others = deque([q for q in work.waiting if q.pipeline.network.number is None])
+        placed.pop(None, None)
+        at = tuple([query for query in placed.values() if query.failure is None])
+        # No call comes between these: the queries are waiting, or they are in a step.
+        work.at = at
+        work.waiting = others
+        for query in at:
+            if query.pipeline.holds_tuples:
+                query._begin_step()
+            self._give_dead(work, query)
+        try:
+            for made in processor.take(work.runs, work.first, self.position):
+                if isinstance(made, MadeStream):
+                    self._registry.queries[made.stream]._take_run(made.run)
+                    self._note(made.stream, [made.run], work.runs)
+                elif placed[made.query].failure is None:
+                    yield from self._give(work, placed[made.query], made)
+        except Exception as error:  # of any kind: every query must say that it has lost input
+            for query in at:
+                self._fail(work, query, error)
+        for query in at:
+            for name, lower in query.pipeline.streams:
+                if lower in work.runs:
+                    query._count_input(name, len(work.runs[lower]))
+                    query.pipeline.count(lower, len(work.runs[lower]))
+            if query.pipeline.holds_tuples:
+                query._end_step()
+        work.at = ()
+
+    def _give(self, work: Work[Q], query: Q, made: PlacedOutput) -> Iterator[Q]:
+        """Give a query of the topology what a block has made for it."""
+        if made.port == FAILED:
+            self._fail(work, query, made.message)
+        elif made.port == LETTERS:
+            query._take_letters((made.message,))
+        else:
+            run = made.message.run
+            if len(run) and query._is_full():
+                work.full = query
+                yield query
+            query._take_run(run)
+
+    def _fail(self, work: Work[Q], query: Q, error: Exception) -> None:
+        if query.failure is None:
+            query.failure = failure_of(query, error)
+            work.failures.append(query.failure)
+
+    def _give_dead(self, work: Work[Q], query: Q) -> None:
+        """Give a query the records of its streams that are no tuples."""
+        reads = query.pipeline.reads
+        dead = [(at, m) for at, m in work.dead if m.stream.lower() in reads]
+        if dead:
+            query._take_dead([Letter("dead", at, m.stream, m.text, m.reason) for at, m in dead])
 
     def _gather(self, work: Work[Q], query: Q, sent: QueryOutput, made: list[Run]) -> Iterator[Q]:
         """Give a query the output of its blocks; an exception is the failure of the query."""
@@ -342,8 +408,7 @@ class Processing(Generic[Q]):
                 if query.derived:
                     made.append(run)
         except Exception as error:  # of any kind: the other queries must not miss the input
-            query.failure = failure_of(query, error)
-            work.failures.append(query.failure)
+            self._fail(work, query, error)
 
     def _through(self, query: Q, work: Work[Q]) -> QueryOutput:
         for name, lower in query.pipeline.streams:
@@ -401,11 +466,11 @@ class Processing(Generic[Q]):
     def _complete(self, work: Work[Q], query: Q) -> Iterator[Q]:
         """Let a query make its pending rows."""
         if query.failure is None and query.here:
-            work.at = query
+            work.at = (query,)
             query._begin_step()
             yield from self._gather(work, query, query.pipeline.complete(self.position), [])
             query._end_step()
-            work.at = None
+            work.at = ()
 
     def _leave(self, work: Work[Q], query: Q) -> Iterator[Q]:
         """Let a dropped query make its pending rows, then release its blocks."""
@@ -417,7 +482,7 @@ class Processing(Generic[Q]):
 
     def _start(self, work: Work[Q], query: Q, position: int) -> None:
         """Start a query here, with the last punctuations and ends of its streams."""
-        work.at = query
+        work.at = (query,)
         known: dict[str, Run] = {}
         for scan in query.program.scans:
             stream = scan.stream.name.lower()
@@ -433,7 +498,7 @@ class Processing(Generic[Q]):
                 )
         work.runs, work.first = known, position
         work.waiting.append(query)
-        work.at = None
+        work.at = ()
 
     def _change(
         self, work: Work[Q], query: Q, program: Program, flow: Flow, position: int
@@ -451,7 +516,7 @@ class Processing(Generic[Q]):
             if query.failure not in work.failures:
                 work.failures.append(query.failure)
             return
-        work.at = query
+        work.at = (query,)
         query._begin_step()
         made: list[Run] = []
         changing = query.pipeline.change(program, position, flow)
@@ -460,7 +525,7 @@ class Processing(Generic[Q]):
             self._note(query.name.lower(), made, work.runs)
             work.waiting.extend(self._registry.queries.values())
         query._end_step()
-        work.at = None
+        work.at = ()
 
 
 def _size(event: Event) -> int:

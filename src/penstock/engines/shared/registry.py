@@ -10,6 +10,7 @@ from penstock.engines.shared.input_slices import InputSlice, check_event, stream
 from penstock.engines.shared.max_lead import Furthest, within_lead
 from penstock.engines.shared.running_query import RegisteredQuery
 from penstock.errors import SURROGATE, ChangeRefused, InputError, named, warn
+from penstock.processor.query_assigner.query_assigner import Placed, QueryAssigner
 from penstock.program.choose.flow import check_choice, decide
 from penstock.program.compile.change import check_change
 from penstock.program.isa.block_instructions import Program, ScanStream
@@ -77,7 +78,8 @@ class Registry(Generic[Q]):
     has the largest time of each stream with a MAX LEAD (:mod:`penstock.engines.shared.max_lead`).
     ``new_query`` creates the object for a query from its name, its program, whether it is a derived
     stream, and its flow. ``decide`` chooses the flow, or refuses the query. ``compile`` compiles
-    SQL; a core has none, since it receives programs.
+    SQL; a core has none, since it receives programs. ``assigner`` finds the blocks for a query
+    where the engine has a topology.
     """
 
     def __init__(
@@ -85,8 +87,10 @@ class Registry(Generic[Q]):
         new_query: Callable[[str, Program, bool, Flow], Q],
         decide: Callable[[Program], Flow] = decide,
         compile: Compile | None = None,
+        assigner: QueryAssigner | None = None,
     ) -> None:
         self._new_query = new_query
+        self._assigner = assigner
         self._decide = decide
         self._compile = compile
         self.streams = StreamsByName()
@@ -283,13 +287,14 @@ class Registry(Generic[Q]):
         self.check_free(instruction.query)
         given = (instruction.order, instruction.kernel, instruction.asked_flow)
         program = self.compiled(instruction.program, *given)
+        program = self._assigned(instruction.query, program, False)
         query = self._new_query(instruction.query, program, False, self.decide(program))
         return self.remember(query, instruction)
 
     def derive(self, instruction: Derive) -> Q:
         """Register a query whose rows are a stream, or refuse it."""
         self.check_free(instruction.name)
-        program = self.compiled(instruction.program)
+        program = self._assigned(instruction.name, self.compiled(instruction.program), True)
         flow = self.decide(program)
         derived_stream(instruction.name, program)  # or an error
         query = self._new_query(instruction.name, program, True, flow)
@@ -320,7 +325,19 @@ class Registry(Generic[Q]):
                 "Keep its columns, or derive a new stream.",
             )
         # What no change can make is refused first: no other flow or design would help.
+        program = self._assigned(query.name, program, query.derived)
         return query, program, self.decide(program)
+
+    def _assigned(self, name: str, program: Program, derived: bool) -> Program:
+        """The program with the blocks of the topology that serve it, if there is a topology."""
+        if self._assigner is None:
+            return program
+        others = [
+            Placed(query.name, query.derived, query.program)
+            for query in self.queries.values()
+            if query.name.lower() != name.lower()
+        ]
+        return self._assigner.assigned(name, derived, program, others)
 
     def reset(self) -> list[Q]:
         """Remove everything; returns the removed queries."""

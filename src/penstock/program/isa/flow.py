@@ -214,7 +214,8 @@ class FlowChoice:
     ``design`` is for joins of three and more streams; a flow, ``name``, for those of two.
     ``precision`` is that of the order. ``admission`` is what happens to input when a buffer is
     almost full: ``wait`` until there is room, or ``shed`` it. ``probe_order`` and ``stash``, the
-    number of pairs that a stash has room for, belong to a design.
+    number of pairs that a stash has room for, belong to a design. ``blocks`` are the numbers of the
+    blocks that serve it, where the engine has a topology.
     """
 
     name: str | None = None
@@ -225,6 +226,7 @@ class FlowChoice:
     design: str | None = None
     probe_order: str | None = None
     stash: int | None = None
+    blocks: tuple[int, ...] | None = None
 
     def over(self, other: FlowChoice) -> FlowChoice:
         """This choice, with what the other one asks for where this one leaves it open."""

@@ -455,6 +455,9 @@ FLOW = Record(
         ),
         Field("probe_order", Maybe(OneOf(PROBE_ORDERS)), "how such a join orders its probes"),
         Field("stash", Maybe(Whole(1)), "the pairs that the stash of the design stashed holds"),
+        Field(
+            "blocks", Maybe(Several(Whole(1), least=1)), "the blocks of a topology that serve it"
+        ),
     ),
     "How cores share joins, as far as it was asked for; null: the engine decides.",
 )

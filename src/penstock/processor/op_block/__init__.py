@@ -1,0 +1,1 @@
+"""The Online Programmable Block (Najafi 2019 §4.1)."""

@@ -1,0 +1,192 @@
+"""The Online Programmable Block: a general block that queries come to by instructions.
+
+It has five ports (Najafi 2019 Fig. 4.1.1): R comes in at the left and leaves at the right, S and
+instructions come in at the right and leave at the left, and results leave below. A block hands
+every slice of S on when it arrives, and every slice of R once it has been processed, with the
+streams that queries of the block make of it. A block without a program passes everything.
+
+Why a program in force is that of a position, although R and S come from opposite ends. Instructions
+enter with S, behind all of S before their position. A block passes them on at once, so that they
+come to the left end, and R behind their position waits there for them. From there their token goes
+the way of R, behind all of R before the position. A block takes its instructions when their token
+comes: then it has had all of R before the position, and all of S, since these stood before the
+instructions. What comes behind the token by R, and behind the instructions by S, meets the new
+program. S may be ahead of R: slices of S wait until R has come as far, so that both are of the same
+positions when they are processed, and a join block inside ranks their tuples by position.
+
+Why no slice waits for ever. A slice of R waits in a block for that of S with the same positions.
+S comes to the block without waiting for R anywhere: blocks to the right have handed it on when it
+came to them. Instructions wait for no tuple, and a token for no slice behind it.
+
+The rule of the Coordinator Unit, that no window changes while the Processing Unit works, holds
+because a step takes both slices and makes all of their rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.blocks.contract import LETTERS, Batch, Measures, Port, Sent
+from penstock.blocks.run import Run, concatenate
+from penstock.processor.op_block.messages import (
+    FAILED,
+    ForCore,
+    Programming,
+    QueryOutput,
+    Results,
+    Slice,
+    Token,
+)
+from penstock.processor.op_block.query_buffer import MakeBlock, QueryBuffer, QueryPart, R, S
+
+R_OUT, S_OUT, FINAL = "r-out", "s-out", "final"
+MOST_AHEAD = 16
+"""How many slices S may be ahead of R in a block."""
+
+
+class OPBlock:
+    """A unit of a topology.
+
+    Parameters
+    ----------
+    name, number
+        Its name in the topology, and its number (B-ID), from 1.
+    make
+        Makes the blocks that serve queries, by their instructions.
+    """
+
+    inputs: Sequence[Port] = (R, S)
+    outputs: Sequence[Port] = (R_OUT, S_OUT, FINAL)
+
+    def __init__(self, name: str, number: int, make: MakeBlock) -> None:
+        self.name = name
+        self.number = number
+        self.queries = QueryBuffer(make)
+        self._programs: deque[Programming] = deque()
+        """Instructions whose tokens have not come yet."""
+        self._of_s: deque[Slice] = deque()
+        """Slices of S that R has not come to."""
+        self._of_r: Slice | None = None
+        """The slice of R that waits for S."""
+
+    # -- reception --------------------------------------------------------------------------
+
+    def needs(self, port: Port) -> Sequence[Port] | None:
+        """A slice of R waits for that of S; S is handed on at once."""
+        if port == R:
+            return (R_OUT, FINAL) if self._of_r is None else None
+        if self._of_r is not None:
+            return self.outputs
+        return (S_OUT,) if len(self._of_s) < MOST_AHEAD else None
+
+    def passes(self, port: Port) -> Port | None:
+        """The output by which everything but instructions passes unchanged; None: it works."""
+        if len(self.queries) or self._programs or self._of_r is not None:
+            return None
+        return R_OUT if port == R else S_OUT
+
+    def step(self, port: Port, message: Any) -> Iterable[Sent]:
+        """Take a message."""
+        if isinstance(message, Slice):
+            return self._slice_of_r(message) if port == R else self._slice_of_s(message)
+        if isinstance(message, Programming):
+            return self._instructed(message)
+        if isinstance(message, Token):
+            return self._token(message)
+        assert isinstance(message, ForCore)
+        return ((R_OUT if port == R else S_OUT, message),)
+
+    def forward(self, has_room: Callable[[Port], bool]) -> Sequence[Sent]:
+        """Nothing: what waits goes on when a message comes."""
+        return ()
+
+    def _slice_of_s(self, of_s: Slice) -> Iterator[Sent]:
+        yield S_OUT, of_s
+        if len(self.queries) or self._programs:
+            self._of_s.append(of_s)
+        of_r = self._of_r
+        if of_r is not None and of_s.first == of_r.first:
+            self._of_r = None
+            yield from self._process(of_r)
+
+    def _slice_of_r(self, of_r: Slice) -> Iterator[Sent]:
+        while self._of_s and self._of_s[0].first < of_r.first:
+            self._of_s.popleft()
+        if self.queries.reads_s and not (self._of_s and self._of_s[0].first == of_r.first):
+            self._of_r = of_r
+            return
+        yield from self._process(of_r)
+
+    # -- instructions -----------------------------------------------------------------------
+
+    def _instructed(self, message: Programming) -> Iterator[Sent]:
+        """Take what is for this block, and pass the rest on (the Bypass Unit)."""
+        mine = tuple([one for one in message.instructions if one.block == self.number])
+        if mine:
+            self._programs.append(replace(message, instructions=mine))
+            rest = tuple([one for one in message.instructions if one.block != self.number])
+            message = replace(message, instructions=rest)
+        yield S_OUT, message
+
+    def _token(self, token: Token) -> Iterator[Sent]:
+        """Take the instructions of a position, and pass their token on.
+
+        An inner join over count windows, a selection and a projection make no rows by a change.
+        """
+        while self._programs and self._programs[0].serial <= token.serial:
+            program = self._programs.popleft()
+            self.queries.take(program.instructions, program.position, program.site)
+        yield R_OUT, token
+
+    # -- processing -------------------------------------------------------------------------
+
+    def _process(self, of_r: Slice) -> Iterator[Sent]:
+        """Let the queries of the block work on the two slices of the same positions."""
+        of_s: Mapping[int, Run] = {}
+        if self._of_s and self._of_s[0].first == of_r.first:
+            of_s = self._of_s.popleft().runs
+        for part in list(self.queries.parts.values()):
+            runs = part.runs(of_r.runs, of_s)
+            if runs is None or of_r.only not in (None, part.query):
+                continue
+            made: dict[int, list[Run]] = {}
+            batch = Batch(of_r.first, of_r.next, runs)
+            try:
+                for port, message in part.step(batch):
+                    yield from self._sent(part, port, message, made)
+            except Exception as error:  # of any kind: other queries must not miss the input
+                self.queries.remove(part.query)
+                yield FINAL, Results((QueryOutput(part.query, FAILED, error),))
+            of_r = of_r.joined_by(_collected(made))
+        yield R_OUT, of_r
+
+    def _sent(
+        self, part: QueryPart, port: Port, message: Any, made: dict[int, list[Run]]
+    ) -> Iterator[Sent]:
+        """Send rows by the query's result port; ``made`` collects those of its stream."""
+        if port != LETTERS:
+            if part.result_port != FINAL:
+                assert part.ports.gives is not None
+                made.setdefault(part.ports.gives, []).append(message.run)
+            if not len(message.run) and not message.run.controls:
+                return
+        yield FINAL, Results((QueryOutput(part.query, port, message),))
+
+    def restart(self) -> None:
+        """Forget what was on its way; the queries stay, under the program in force."""
+        self._programs.clear()
+        self._of_s.clear()
+        self._of_r = None
+
+    # -- figures ----------------------------------------------------------------------------
+
+    def measures(self) -> Measures:
+        """The number of queries in it."""
+        return {"queries": len(self.queries)}
+
+
+def _collected(made: Mapping[int, Sequence[Run]]) -> dict[int, Run]:
+    return {stream: concatenate(runs) for stream, runs in made.items() if runs}

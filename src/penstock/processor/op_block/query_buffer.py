@@ -1,0 +1,156 @@
+"""The Query Buffer: the queries that a block has instructions of, and what they do there.
+
+A query's part in a block is a chain of the blocks that serve it anywhere else: a join, a selection,
+a projection. They are made by their instructions and changed by later ones (a *reset* comes before
+the first), so what a query gives does not depend on where it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.blocks.contract import (
+    IN,
+    LETTERS,
+    OUT,
+    Batch,
+    Block,
+    BlockId,
+    Instructions,
+    Message,
+    Port,
+    Sent,
+    Site,
+)
+from penstock.blocks.run import Run, empty_run
+from penstock.program.isa.block_instructions import BlockInstruction, JoinStreams
+from penstock.program.isa.op_instructions import Bypass, OPInstruction, ReadPorts, ResetBlock
+
+MakeBlock = Callable[[BlockInstruction], Block]
+R, S = "r", "s"
+
+
+@dataclass
+class QueryPart:
+    """What a block does of a query.
+
+    Parameters
+    ----------
+    query
+        The number of the query.
+    result_port
+        Where its rows leave: ``final``, ``stream-r``, or ``both``.
+    ports
+        The streams that it reads.
+    blocks
+        What its tuples go through, in order.
+    nothing
+        What a stream without tuples gives, by input.
+    """
+
+    query: int
+    result_port: str
+    ports: ReadPorts = field(default_factory=lambda: ReadPorts((), ()))
+    blocks: dict[BlockId, Block] = field(default_factory=dict)
+    nothing: tuple[Run | None, ...] = ()
+
+    def reads(self, port: Port) -> list[int]:
+        """The streams that it reads by a port."""
+        pairs = zip(self.ports.streams, self.ports.ports, strict=True)
+        return [stream for stream, by in pairs if by == port]
+
+    def runs(
+        self, of_r: Mapping[int, Run], of_s: Mapping[int, Run]
+    ) -> tuple[Run | None, ...] | None:
+        """Its input out of two slices; None if there is nothing for it."""
+        pairs = zip(self.ports.streams, self.ports.ports, strict=True)
+        found = tuple([(of_r if by == R else of_s).get(stream) for stream, by in pairs])
+        if all(run is None for run in found):
+            return None
+        if len(found) == 1:
+            return found
+        return tuple(
+            [none if run is None else run for run, none in zip(found, self.nothing, strict=True)]
+        )
+
+    def step(self, message: Message) -> Iterator[Sent]:
+        """Let a message through its blocks; gives what leaves the last one, and letters."""
+        return _through(list(self.blocks.values()), message)
+
+    def program(
+        self, bodies: Sequence[BlockInstruction], position: int, site: Site, make: MakeBlock
+    ) -> None:
+        """Take instructions, the first ones or later ones."""
+        for body in bodies:
+            if body.block not in self.blocks:
+                self.blocks[body.block] = make(body)
+            if isinstance(body, JoinStreams):
+                self.nothing = tuple(map(empty_run, body.schemas))
+        addressed: dict[BlockId, Any] = {body.block: body for body in bodies}
+        for message in (Instructions(position, addressed, site), Instructions(position)):
+            for _, made in self.step(message):
+                assert not isinstance(made, Batch) or not len(made.run), "a change has made rows"
+
+    def close(self) -> None:
+        """Let go of the blocks."""
+        for block in self.blocks.values():
+            block.close()
+
+
+def _through(blocks: Sequence[Block], message: Message) -> Iterator[Sent]:
+    if not blocks:
+        yield OUT, message
+        return
+    for port, made in blocks[0].step(IN, message):
+        if port == LETTERS or len(blocks) == 1:
+            yield port, made
+        else:
+            yield from _through(blocks[1:], made)
+
+
+class QueryBuffer:
+    """The parts of queries in a block, oldest first."""
+
+    def __init__(self, make: MakeBlock) -> None:
+        self._make = make
+        self.parts: dict[int, QueryPart] = {}
+        self.reads_s = False
+        """Whether a query reads a stream by the port of S."""
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def take(self, instructions: Sequence[OPInstruction], position: int, site: Site) -> None:
+        """Take the instructions of a position, query by query."""
+        for query in dict.fromkeys(one.query for one in instructions):
+            bodies = [one.body for one in instructions if one.query == query]
+            self._take(query, bodies, position, site)
+        self.reads_s = any(part.reads(S) for part in self.parts.values())
+
+    def _take(self, query: int, bodies: Sequence[Any], position: int, site: Site) -> None:
+        told: list[BlockInstruction] = []
+        for body in bodies:
+            if isinstance(body, ResetBlock):
+                self._reset(query, body)
+            elif isinstance(body, Bypass):
+                self.remove(query)
+            elif isinstance(body, ReadPorts):
+                self.parts[query].ports = body
+            else:
+                told.append(body)
+        if told:
+            self.parts[query].program(told, position, site, self._make)
+
+    def _reset(self, query: int, reset: ResetBlock) -> None:
+        for one in list(self.parts) if reset.every_query else [query]:
+            self.remove(one)
+        self.parts[query] = QueryPart(query, reset.result_port)
+
+    def remove(self, query: int) -> None:
+        """Forget a query, with its windows."""
+        part = self.parts.pop(query, None)
+        if part is not None:
+            part.close()
+        self.reads_s = any(one.reads(S) for one in self.parts.values())

@@ -1,0 +1,318 @@
+"""The query assigner: which blocks of a topology serve a query, and the instructions for them.
+
+A query without a join takes a part of one block: as near to where R enters as there is room, since
+fewer blocks are on its way then, and selections over one stream that share a block are evaluated
+together. A join takes a block of its own; one with windows larger than a block's takes neighbours.
+A block can read what blocks to its left have made, and not what blocks to its right have. Branches
+share no rows: a derived selection is made in every branch (Najafi 2019 Fig. 4.2.3), a derived join
+in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from penstock.errors import InputError
+from penstock.processor.query_assigner.demand import ELSEWHERE, Demand, demand_of
+from penstock.processor.topology.parts import Unit
+from penstock.processor.topology.topology import Topology
+from penstock.program.isa.block_instructions import Program
+from penstock.program.isa.op_instructions import (
+    JoinPart,
+    OPInstruction,
+    ReadPorts,
+    ResetBlock,
+    ResultPort,
+)
+from penstock.streams.display import counted
+
+PortName = Literal["r", "s"]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A query that is on the topology: its name, whether it is a derived stream, its program."""
+
+    name: str
+    derived: bool
+    program: Program
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks that serve it."""
+        return self.program.flow.blocks or ()
+
+
+@dataclass
+class _Load:
+    """What a block serves: the operators, and whether they are a join."""
+
+    selections: int = 0
+    projections: int = 0
+    join: str | None = None
+    queries: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class QueryAssigner:
+    """Finds blocks for queries, beside those that have theirs."""
+
+    topology: Topology
+
+    def assigned(
+        self, name: str, derived: bool, program: Program, others: Iterable[Placed]
+    ) -> Program:
+        """The program with the blocks that serve it; an error says why there are none.
+
+        A program that has its blocks already keeps them if they are free.
+        """
+        demand = demand_of(program)
+        there = list(others)
+        loads = self._loads(there)
+        makers = {one.name.lower(): one.blocks for one in there if one.derived}
+        kept = program.flow.blocks
+        if kept is not None:
+            self._check_kept(name, kept, demand, loads)
+            return program
+        blocks = self._found(name, derived, demand, loads, makers)
+        return program.placed(replace(program.flow, blocks=blocks))
+
+    # -- what is there ----------------------------------------------------------------------
+
+    def _loads(self, others: Iterable[Placed]) -> dict[int, _Load]:
+        loads = {number: _Load() for number in self.topology.blocks}
+        for one in others:
+            demand = demand_of(one.program)
+            for number in one.blocks:
+                load = loads[number]
+                load.queries.append(one.name)
+                load.selections += demand.selections
+                load.projections += demand.projections
+                if demand.window is not None:
+                    load.join = one.name
+        return loads
+
+    def _room(self, unit: Unit, load: _Load, demand: Demand) -> bool:
+        """Whether a block has room for a query (§4.5.7: so many selections and projections)."""
+        if demand.window is not None:
+            return not load.queries
+        return (
+            load.join is None
+            and load.selections + demand.selections <= max(1, unit.window // 2)
+            and load.projections + demand.projections <= max(1, unit.window)
+        )
+
+    # -- a place ----------------------------------------------------------------------------
+
+    def _found(
+        self,
+        name: str,
+        derived: bool,
+        demand: Demand,
+        loads: Mapping[int, _Load],
+        makers: Mapping[str, tuple[int, ...]],
+    ) -> tuple[int, ...]:
+        """The blocks for a query, or an error."""
+        everywhere = derived and demand.window is None
+        found: list[int] = []
+        for branch in self.topology.branches:
+            start = self._after_makers(branch, demand, makers)
+            if start is None:
+                continue
+            here = self._in_branch(branch[start:], demand, loads, derived)
+            found += here
+            if here and not everywhere:
+                break
+        if not found:
+            raise self._misfit(name, derived, demand, loads, makers)
+        return tuple(found)
+
+    def _after_makers(
+        self, branch: Sequence[Unit], demand: Demand, makers: Mapping[str, tuple[int, ...]]
+    ) -> int | None:
+        """Where a branch has all streams that the query reads; None: it never does."""
+        start = 0
+        numbers = [unit.number for unit in branch]
+        for stream in demand.streams:
+            if stream.name.lower() in makers:
+                here = [numbers.index(n) for n in makers[stream.name.lower()] if n in numbers]
+                if not here:
+                    return None
+                # Selections of one block work in the order in which they came; a join is alone.
+                start = max(start, here[-1] + (demand.window is not None))
+        return start
+
+    def _in_branch(
+        self, units: Sequence[Unit], demand: Demand, loads: Mapping[int, _Load], derived: bool
+    ) -> list[int]:
+        """The blocks of a branch that serve the query, the first ones with room; none: no room."""
+        room = [unit for unit in units if self._room(unit, loads[unit.number], demand)]
+        for unit in room:
+            if demand.window is None or demand.window <= unit.window:
+                return [unit.number]
+        if demand.window is None or derived or demand.is_ordered:
+            return []
+        return self._spanning(units, demand.window, loads)
+
+    def _spanning(
+        self, units: Sequence[Unit], window: int, loads: Mapping[int, _Load]
+    ) -> list[int]:
+        """The first neighbours whose windows have room together."""
+        taken: list[Unit] = []
+        for unit in units:
+            taken = [] if loads[unit.number].queries else [*taken, unit]
+            # A tuple's home goes by its number, so every block stores as many.
+            if len(taken) * min((one.window for one in taken), default=0) >= window:
+                return [one.number for one in taken]
+        return []
+
+    def _check_kept(
+        self, name: str, kept: Sequence[int], demand: Demand, loads: Mapping[int, _Load]
+    ) -> None:
+        """Refuse blocks that are not there, have no room, or whose windows are too small."""
+        units = self.topology.blocks
+        for number in kept:
+            if number not in units:
+                raise InputError(
+                    f"query {name!r} is placed on block {number}, and {self.topology.name} has the "
+                    f"blocks {min(units)} to {max(units)}",
+                    "Leave its blocks out: program.placed().",
+                )
+            if not self._room(units[number], loads[number], demand):
+                raise InputError(
+                    f"query {name!r} has no room on block {number} any more: "
+                    f"{_serving(number, loads[number])}",
+                    "Install it as another query, which finds a block of its own; then drop this "
+                    "one.",
+                )
+        parts = len(kept) if demand.window is not None else 1
+        capacity = parts * min(units[number].window for number in kept)
+        if demand.window is not None and demand.window > capacity:
+            raise InputError(
+                f"query {name!r} needs a window of {demand.window:,}, and "
+                f"{_blocks(kept)} {'has' if parts == 1 else 'have'} room for {capacity:,}",
+                "Write smaller windows; or install it as another query, which finds larger or more "
+                "blocks, and drop this one.",
+            )
+
+    # -- misfits ----------------------------------------------------------------------------
+
+    def _misfit(
+        self,
+        name: str,
+        derived: bool,
+        demand: Demand,
+        loads: Mapping[int, _Load],
+        makers: Mapping[str, tuple[int, ...]],
+    ) -> InputError:
+        """Why a query does not fit."""
+        units, where = self.topology.blocks, self.topology.name
+        read = [s.name for s in demand.streams if s.name.lower() in makers]
+        free = [unit for number, unit in units.items() if not loads[number].queries]
+        if demand.window is None:
+            need = (
+                f"a block with room for {counted(demand.selections, 'selection')} and "
+                f"{counted(demand.projections, 'projection')}"
+            )
+            have = "; ".join(_serving(n, load) for n, load in list(loads.items())[:4])
+            more = f"; and {len(loads) - 4} more blocks" if len(loads) > 4 else ""
+            problem = f"query {name!r} needs {need}; {have}{more}"
+        elif not free:
+            problem = (
+                f"query {name!r} needs a join block with a window of {demand.window:,}, and all "
+                f"{len(units)} blocks of {where} serve other queries"
+            )
+        else:
+            largest = max(unit.window for unit in free)
+            problem = (
+                f"query {name!r} needs a join block with a window of {demand.window:,}; the "
+                f"largest free one has {largest:,}"
+            )
+            if demand.window <= largest and not read:
+                problem = f"query {name!r} finds no free join block"
+            elif demand.window > largest and (derived or demand.is_ordered):
+                why = "a derived stream" if derived else "a query with EMIT ORDER"
+                problem += f", and the join of {why} does not span several"
+            elif demand.window > largest:
+                problem += f", and free neighbours together have no room for {demand.window:,}"
+        if read:
+            problem += f" (to the right of the block that makes {' and '.join(read)})"
+        return InputError(
+            f"{problem}; topology {where}",
+            f"Drop a query, write smaller windows, take a larger topology, or {ELSEWHERE}.",
+        )
+
+    # -- instructions -----------------------------------------------------------------------
+
+    def instructions(
+        self,
+        query: int,
+        program: Program,
+        derived: str | None,
+        number_of: Callable[[str], int],
+        is_new: bool,
+    ) -> list[OPInstruction]:
+        """What the blocks of a query are sent.
+
+        Parameters
+        ----------
+        query
+            Its number.
+        program
+            Its program, with its blocks.
+        derived
+            The name of the stream that its rows are; None: they are a result.
+        number_of
+            The number of a stream on the topology.
+        is_new
+            Whether it starts; False: it changes, and its windows stay.
+        """
+        demand, blocks = demand_of(program), program.flow.blocks
+        assert blocks, "it has been assigned"
+        spans = demand.window is not None and len(blocks) > 1
+        gives = None if derived is None else number_of(derived.lower())
+        port: ResultPort = "final" if derived is None else "stream-r"
+        reads = ReadPorts(
+            tuple(number_of(stream.name.lower()) for stream in demand.streams),
+            _ports([stream.derived for stream in demand.streams]),
+            gives,
+        )
+        found: list[OPInstruction] = []
+        for part, number in enumerate(blocks):
+            bodies: list[OPInstruction] = []
+            if is_new:
+                bodies.append(OPInstruction(number, query, ResetBlock(port)))
+            if spans:
+                capacity = self.topology.blocks[number].window
+                bodies.append(OPInstruction(number, query, JoinPart(part, len(blocks), capacity)))
+            else:
+                bodies.append(OPInstruction(number, query, reads))
+                bodies += [OPInstruction(number, query, body) for body in demand.bodies]  # type: ignore[arg-type]
+            found += bodies
+        return found
+
+
+def _ports(derived: Sequence[bool]) -> tuple[PortName, ...]:
+    """The port by which each input comes: an intermediate result by R, another stream by S."""
+    if len(derived) == 1:
+        return ("r",)
+    return ("s", "r") if derived[1] and not derived[0] else ("r", "r" if all(derived) else "s")
+
+
+def _blocks(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"its block {numbers[0]}"
+    return f"its blocks {numbers[0]} to {numbers[-1]}"
+
+
+def _serving(number: int, load: _Load) -> str:
+    if load.join is not None:
+        return f"block {number} serves the join of {load.join}"
+    if not load.queries:
+        return f"block {number} is free"
+    return (
+        f"block {number} has {counted(load.selections, 'selection')} and "
+        f"{counted(load.projections, 'projection')}"
+    )

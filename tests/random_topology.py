@@ -1,0 +1,96 @@
+"""Random scripts whose queries fit the blocks of FQP: selections, and joins of count windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.random_scripts import ONE_SIDED, OUTPUTS, PREDICATES, _row
+from tests.steps import Step, rare_steps
+
+SELECTED = ("r.t AS rt, r.x + 1 AS x", "r.*", "r.s || '!' AS s, r.y", "r.x / r.t AS q, 1 AS one")
+LARGEST = 6
+"""The largest window of a query."""
+
+
+def _condition(draw: Any) -> str:
+    parts = draw(st.lists(st.sampled_from(ONE_SIDED), min_size=1, max_size=3))
+    connected: str = draw(st.sampled_from((" AND ", " OR "))).join(f"({part})" for part in parts)
+    return draw(st.sampled_from((connected, connected, f"NOT ({connected})")))  # type: ignore[no-any-return]
+
+
+def _window(draw: Any) -> int:
+    size: int = draw(st.integers(0, LARGEST))
+    return size
+
+
+def _text(draw: Any, shape: tuple[str, ...]) -> str:
+    """A query of a shape: what it reads, in order."""
+    if len(shape) == 1:
+        outputs = draw(st.sampled_from(SELECTED))
+        return f"SELECT {outputs} FROM {shape[0]} AS r WHERE {_condition(draw)}"
+    left, right = shape
+    first, second = ("s", "r") if left == "S" else ("r", "s")
+    text = (
+        f"SELECT {draw(st.sampled_from(OUTPUTS))} FROM {left} [ROWS {_window(draw)}] AS {first} "
+        f"JOIN {right} [ROWS {_window(draw)}] AS {second} ON {draw(st.sampled_from(PREDICATES))}"
+    )
+    if draw(st.integers(0, 2)) == 0:
+        text += f" WHERE {_condition(draw)}"
+    if draw(st.integers(0, 3)) == 0:
+        text += f" EMIT ORDER {draw(st.sampled_from(('outer', 'inner')))}"
+    return text
+
+
+@st.composite
+def topology_scripts(draw: Any) -> list[Step]:
+    """A script with derived selections, selections, joins, changes and drops among tuples."""
+    steps: list[Step] = []
+    installed: dict[str, tuple[str, ...]] = {}
+    derived: dict[str, str] = {}
+    ended: set[str] = set()
+    now = count = 0
+
+    def derive(name: str) -> None:
+        source = draw(st.sampled_from(("R", *derived)))
+        steps.append(Step("derive", name, _derivation(source)))
+        derived[name] = source
+
+    def _derivation(source: str) -> str:
+        return f"SELECT r.* FROM {source} AS r WHERE {_condition(draw)}"
+
+    def install() -> None:
+        nonlocal count
+        sources = ("R", *derived)
+        shapes = [(s,) for s in sources] + [(s, "S") for s in sources] + [("S", s) for s in sources]
+        shape = draw(st.sampled_from(shapes))
+        installed[f"q{count}"] = shape
+        steps.append(Step("install", f"q{count}", _text(draw, shape)))
+        count += 1
+
+    if draw(st.booleans()):
+        derive("D")
+    install()
+    verbs = ("tuple",) * 12 + ("change", "install", "derive", "rare")
+    for _ in range(draw(st.integers(0, 24))):
+        verb, stream = draw(st.sampled_from(verbs)), draw(st.sampled_from(("R", "S")))
+        if verb == "install" and len(installed) < 3:
+            install()
+        elif verb == "derive" and len(derived) < 2:
+            derive("E" if "D" in derived else "D")
+        elif verb == "change" and (installed or derived):
+            name = draw(st.sampled_from(sorted((*installed, *derived))))
+            text = _derivation(derived[name]) if name in derived else _text(draw, installed[name])
+            steps.append(Step("change", name, text))
+        elif stream in ended:
+            continue
+        elif verb == "rare":
+            names = sorted(installed)
+            steps += rare_steps(draw, stream, names, ended, installed)
+        else:
+            now += draw(st.sampled_from((0, 1, 2)))
+            steps.append(Step("tuple", stream, _row(draw, now)))
+    if draw(st.booleans()):
+        steps.append(Step("end"))
+    return steps
