@@ -34,7 +34,6 @@ from penstock.engines.shared.saved_registry import made_by
 from penstock.errors import SURROGATE, InputError, PenstockError, StateError
 from penstock.processor.topology.topology import Topology
 from penstock.program.isa.encoding import decode, encode
-from penstock.program.isa.flow import ANY_FLOW
 from penstock.program.isa.instructions import CreateStream, Derive, Install
 from penstock.streams.schema import Stream
 from penstock.version import VERSION
@@ -344,9 +343,8 @@ def _restore_query(archive: _Archive, prefix: str, saved: dict[str, Any], engine
         raise ValueError(f"{made!r} makes no query")
     derived = isinstance(made, Derive)
     name = made.name if isinstance(made, Derive) else made.query
-    asked = ANY_FLOW if isinstance(made, Derive) else made.asked_flow
     registry.check_free(name)
-    program = registry.compiled(made.program, flow=asked)
+    program = registry.compiled(made.program, flow=made.asked_flow)
     flow = registry.decide(program)
     query = registry.remember(engine._new_query(name, program, derived, flow), made)
     if saved["failure"] is not None:

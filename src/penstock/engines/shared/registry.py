@@ -294,7 +294,8 @@ class Registry(Generic[Q]):
     def derive(self, instruction: Derive) -> Q:
         """Register a query whose rows are a stream, or refuse it."""
         self.check_free(instruction.name)
-        program = self._assigned(instruction.name, self.compiled(instruction.program), True)
+        program = self.compiled(instruction.program, flow=instruction.asked_flow)
+        program = self._assigned(instruction.name, program, True)
         flow = self.decide(program)
         derived_stream(instruction.name, program)  # or an error
         query = self._new_query(instruction.name, program, True, flow)

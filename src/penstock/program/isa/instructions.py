@@ -29,6 +29,12 @@ class Derive:
     program: Program | str
 
     @property
+    def asked_flow(self) -> FlowChoice:
+        """The blocks of a topology that serve it; a derived stream has no other options."""
+        blocks = self.program.flow.blocks if isinstance(self.program, Program) else None
+        return FlowChoice(blocks=blocks)
+
+    @property
     def text(self) -> str:
         """The SQL of the query."""
         return _sql(self.program)
