@@ -30,6 +30,8 @@ from penstock.sql.expressions import (
 MOST_DISTRIBUTED = 32
 """The comparisons that a condition may have after OR was distributed over AND: it may grow, and
 each is evaluated."""
+MOST_LITERALS = 1 << 16
+"""The terms that a condition may have which is written in clauses."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,14 @@ def clauses_of(condition: Expression, most: int) -> Clauses[Comparison] | None:
 def join_clauses_of(condition: Expression, most: int) -> Clauses[JoinComparison] | None:
     """The clauses of a condition on pairs, if it is written in clauses; else None."""
     return _clauses(condition, _join_comparison, most, 0)
+
+
+def literals_of(condition: Expression) -> Clauses[Expression] | None:
+    """The clauses of a condition whose terms are any conditions but AND and OR, as written.
+
+    None: it would grow beyond bounds if OR were distributed over AND.
+    """
+    return _clauses(condition, lambda leaf: (leaf,), MOST_LITERALS, MOST_DISTRIBUTED)
 
 
 def condition_of(clauses: Clauses[Comparison] | Clauses[JoinComparison]) -> Expression:
