@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Topology, topology
 from penstock.cli.commands import main
 from penstock.testing import replay_text, run_on_oracle
 
@@ -96,6 +97,26 @@ def test_script_prints_what_the_page_says(script: str, output: str | None) -> No
     assert result.lines == run_on_oracle(script).lines
     if output is not None:
         assert result.lines == output.splitlines()
+
+
+def test_topologies_of_a_page_are_the_files_that_it_names() -> None:
+    page = ROOT / "docs" / "topologies.md"
+    files = [
+        path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").rglob("*.toml"))
+    ]
+    texts = [text for text, _ in code_blocks(page, "toml")]
+    assert texts
+    for text in texts:
+        assert text in files
+        assert Topology.from_toml(text).name
+
+
+def test_pictures_of_topologies_are_drawn_as_the_page_says() -> None:
+    text = (ROOT / "docs" / "topologies.md").read_text(encoding="utf-8")
+    drawn = re.findall(r"`penstock topology show (\S+) --svg (\S+)`", text)
+    assert drawn
+    for name, picture in drawn:
+        assert (ROOT / picture).read_text(encoding="utf-8") == topology(name).to_svg()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

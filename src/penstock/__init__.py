@@ -18,6 +18,7 @@ from penstock.errors import (
     ResultDoesNotFit,
     SqlError,
     StateError,
+    TopologyError,
 )
 from penstock.version import VERSION
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine, LocalOptions
     from penstock.engines.spark.engine import Engine as SparkEngine
     from penstock.engines.spark.engine import SparkOptions
+    from penstock.processor.topology.topology import Topology
     from penstock.program.isa.block_instructions import Program
     from penstock.program.isa.flow import (
         Admission,
@@ -57,11 +59,14 @@ __all__ = [
     "ResultDoesNotFit",
     "SqlError",
     "StateError",
+    "Topology",
+    "TopologyError",
     "__version__",
     "connect",
     "register_block",
     "restore",
     "sql",
+    "topology",
 ]
 
 _INSTALLED = ("order", "kernel", "flow", "cores", "branching", "precision", "admission", "design")
@@ -73,12 +78,16 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """The class Program, which is imported when it is asked for: Arrow takes its time."""
-    if name != "Program":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from penstock.program.isa.block_instructions import Program
+    """The classes Program and Topology, which are imported when they are asked for."""
+    if name == "Program":
+        from penstock.program.isa.block_instructions import Program
 
-    return Program
+        return Program
+    if name == "Topology":
+        from penstock.processor.topology.topology import Topology
+
+        return Topology
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register_block(name: str, block: type) -> None:
@@ -89,6 +98,19 @@ def register_block(name: str, block: type) -> None:
     from penstock.flows.make import register_block
 
     register_block(name, block)
+
+
+def topology(name: str | Path) -> Topology:
+    """The topology of a preset's name, or of a TOML file: docs/topologies.md.
+
+    Raises :class:`TopologyError` if its parts do not fit together.
+
+    >>> topology("fqp:partial:2x3")
+    <Topology 'fqp:partial:2x3:131072': 6 blocks in 2 branches>
+    """
+    from penstock.processor.topology.load import load_topology
+
+    return load_topology(name)
 
 
 @overload

@@ -1,1 +1,1 @@
-"""The command line: ``penstock run | replay | explain | demo | checkpoint``."""
+"""The command line: ``penstock run | replay | explain | demo | checkpoint | topology``."""

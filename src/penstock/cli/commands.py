@@ -1,4 +1,4 @@
-"""The command line: ``penstock run | replay | explain | demo``.
+"""The command line: ``penstock run | replay | explain | demo | checkpoint | topology``.
 
 Modules that take long to import are imported by the command that needs them.
 """
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,13 +43,17 @@ from penstock.cli.options import (
     spark_options,
 )
 from penstock.cli.output import print_summary, print_table, with_progress, write
-from penstock.errors import InputError, PenstockError
+from penstock.errors import InputError, PenstockError, TopologyError
 from penstock.program.isa.kernels import AGGREGATE_KERNELS, JOIN_KERNELS
-from penstock.streams.display import listed
+from penstock.streams.display import counted, listed
 
 if TYPE_CHECKING:
     from penstock.cli.run.on_spark import SparkOptions
     from penstock.engines.shared.checksums import Verification
+
+
+MOST_PROBLEMS = 20
+"""Problems of a topology that are shown at once."""
 
 
 class _Commands(TyperGroup):
@@ -99,6 +104,10 @@ checkpoints = typer.Typer(
     cls=_Commands, no_args_is_help=True, help="Look at a checkpoint, or at a saved engine."
 )
 app.add_typer(checkpoints, name="checkpoint")
+topologies = typer.Typer(
+    cls=_Commands, no_args_is_help=True, help="Draw a topology, or check the file of one."
+)
+app.add_typer(topologies, name="topology")
 
 
 class Order(StrEnum):
@@ -116,6 +125,12 @@ class ExplanationForm(StrEnum):
     json = "json"
 
 
+TopologyName = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|NAME", help="A TOML file, or a preset: fqp:chain:9, fqp:partial:2x3:512."
+    ),
+]
 QueryFile = Annotated[
     Path, typer.Argument(metavar="QUERY.sql", help="Statements; the last SELECT is the result.")
 ]
@@ -417,6 +432,46 @@ def verify_checkpoint(
         raise typer.Exit(1)
     files = "1 file" if found.files == 1 else f"{found.files:,} files"
     print(f"{path}: {files}, {found.size:,} bytes, all as they were written")
+
+
+@topologies.command("show", cls=_Command)
+def show_topology(
+    name: TopologyName,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw it into an SVG file instead.")
+    ] = None,
+) -> None:
+    """Draw the blocks, their wires and the tree of their results."""
+    from penstock.processor.topology.load import load_topology
+
+    topology = load_topology(name)
+    if svg is not None:
+        write(svg, topology.to_svg())
+        return
+    print(topology.draw(get_terminal_size().columns if sys.stdout.isatty() else 100))
+
+
+@topologies.command("check", cls=_Command)
+def check_topology(name: TopologyName) -> None:
+    """Say what is wrong with a topology, and what to write instead.
+
+    Exits with 1 if its parts do not fit together.
+    """
+    from penstock.processor.topology.load import load_topology
+    from penstock.processor.topology.text_drawing import counts
+
+    try:
+        topology = load_topology(name)
+    except TopologyError as error:
+        if not error.problems:  # there is no topology
+            raise
+        for problem in error.problems[:MOST_PROBLEMS]:
+            _show_error(f"{name}: {problem.what}\n{problem.remedy}")
+        more = len(error.problems) - MOST_PROBLEMS
+        if more > 0:
+            _show_error(f"{name}: {more:,} more problems; correct these first")
+        raise typer.Exit(1) from error
+    print(f"{name}: ok: {counts(topology)}; {counted(len(topology.wires), 'wire')}")
 
 
 def _verified(path: Path) -> Verification:

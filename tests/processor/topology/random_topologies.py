@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.processor.topology.parts import Unit, UnitPort, Wire
 from penstock.processor.topology.topology import Topology
-from penstock.processor.topology.widths import Widths
+from penstock.program.isa.words.layout import WordLayout
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,12}", fullmatch=True)
 TITLES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(
@@ -24,12 +24,11 @@ def topologies(draw: Any) -> Topology:
     count = sum(lengths)
     names = draw(st.lists(NAMES, min_size=2 * count - 1, max_size=2 * count - 1, unique=True))
     numbers = draw(st.lists(st.integers(1, 60_000), min_size=count, max_size=count, unique=True))
-    pair = draw(st.integers(1, 64)), draw(st.integers(1, 64))
-    widths = Widths(
-        port=sum(pair) * draw(st.integers(1, 4)),
-        attribute=pair[0],
-        value=pair[1],
-        block=draw(st.integers(max(numbers).bit_length(), 16)),
+    widths = WordLayout(
+        port=8 * draw(st.integers(9, 40)),
+        attribute=draw(st.integers(2, 32)),
+        value=draw(st.integers(1, 40)),
+        b_id=draw(st.integers((max(numbers) - 1).bit_length() or 1, 20)),
     )
     width = draw(st.sampled_from([0, widths.port]))
     blocks = [

@@ -16,7 +16,7 @@ from penstock.processor.topology.check import LONGEST_NAME
 from penstock.processor.topology.parts import Unit, UnitPort, Wire
 from penstock.processor.topology.presets import topology_of
 from penstock.processor.topology.topology import Topology
-from penstock.processor.topology.widths import Widths
+from penstock.program.isa.words.layout import WordLayout
 
 CHAIN = topology_of("fqp:chain:3:512")
 
@@ -49,6 +49,7 @@ def wired(
         tuple(map(port, entries)),
         tuple(map(port, ends)),
         tree.exit,
+        tree.widths,
     )
 
 
@@ -96,6 +97,16 @@ def test_both_streams_one_way() -> None:
             "left.",
         )
     ]
+
+
+def test_all_units_are_as_wide_as_the_streams() -> None:
+    units = tuple(replace(unit, width=128) for unit in CHAIN.units)
+    found = problems(lambda: replace(CHAIN, units=units))
+    assert found[0] == (
+        "entry block-1.r: block-1 is 128 bits wide, and the width port is 64",
+        "Leave out the width of block-1, or make the width port 128.",
+    )
+    assert replace(CHAIN, units=units, widths=WordLayout(port=128)).units == units
 
 
 def ring(count: int) -> Topology:
@@ -241,12 +252,7 @@ def test_everything_of_a_stage_is_found_at_once() -> None:
             "its exit is no UnitPort",
             "Write exit=UnitPort('node-1', 'out').",
         ),
-        ({"widths": 64}, "its widths are no Widths", "Write widths=Widths(port=64)."),
-        (
-            {"widths": Widths(port=True)},
-            "the width port is True",
-            "Write a number of bits from 1 to 65,536.",
-        ),
+        ({"widths": 64}, "its widths are no WordLayout", "Write widths=WordLayout(port=64)."),
         (
             {"units": ()},
             "it has no units",
@@ -265,7 +271,7 @@ def test_everything_of_a_stage_is_found_at_once() -> None:
         (
             {
                 "units": tuple(Unit(f"b{n}", "op-block", n, 1) for n in range(1, 5000)),
-                "widths": Widths(block=16),
+                "widths": WordLayout(b_id=16),
             },
             "it has 4,999 blocks",
             "Give it at most 4,096.",

@@ -64,9 +64,9 @@ def test_names_say_everything() -> None:
     assert topology_of("fqp:parallel:3").blocks[2] == Unit("block-2", "op-block", 2, WINDOW)
 
 
-@pytest.mark.parametrize(("count", "bits"), [(1, 8), (255, 8), (256, 9), (4096, 13)])
+@pytest.mark.parametrize(("count", "bits"), [(1, 4), (16, 4), (17, 5), (4096, 12)])
 def test_the_numbers_of_blocks_fit(count: int, bits: int) -> None:
-    assert topology_of(f"fqp:parallel:{count}").widths.block == bits
+    assert topology_of(f"fqp:parallel:{count}").widths.b_id == bits
 
 
 FORMS = (

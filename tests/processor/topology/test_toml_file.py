@@ -21,12 +21,18 @@ name = "fqp:chain:2:512"
 
 [widths]
 port = 64
+inst = 2
+b-id = 4
+query = 16
+stream = 16
+cc = 16
 attribute = 32
 value = 32
-instruction = 4
-block = 8
-query = 16
-count = 16
+condition = 32
+policies = 4
+form = 4
+more = 8
+step = 8
 
 [[unit]]
 kind = "op-block"
@@ -97,21 +103,26 @@ DAMAGES = [
     (
         "port = 64",
         "port = 65",
-        "line 4: a port of 65 bits does not hold whole pairs of an attribute (32 bits) and "
-        "a value (32 bits)",
-        "Make the port 64 bits wide, or any multiple of 64.",
+        "line 3: the width of port is 65 bits",
+        "Write whole bytes: a multiple of 8.",
+    ),
+    (
+        "port = 64",
+        "port = 32",
+        "line 3: attribute and value need 64 bits, and the port has 32",
+        "Make the port at least 64 bits wide, or the fields narrower.",
     ),
     (
         "port = 64",
         "port = 0",
-        "line 4: the port of [widths] is 0",
-        "Write a whole number from 1 on.",
+        "line 3: the width of port is 0",
+        "Write a number of bits from 8 to 4096.",
     ),
     (
         "port = 64",
         "port = -64",
-        "line 4: the width port is -64",
-        "Write a number of bits from 1 to 65,536.",
+        "line 3: the width of port is -64",
+        "Write a number of bits from 8 to 4096.",
     ),
     (
         "port = 64",
@@ -128,37 +139,31 @@ DAMAGES = [
     (
         "port = 64",
         "port = 99999999999",
-        "line 4: the width port is 99999999999",
-        "Write a number of bits from 1 to 65,536.",
-    ),
-    (
-        "block = 8",
-        "block = 1",
-        "line 20: the number 2 of block-2 does not fit the width block (B-ID), 1 bit",
-        "Make the width block 2, or number the blocks from 1 to 1.",
+        "line 3: the width of port is 99999999999",
+        "Write a number of bits from 8 to 4096.",
     ),
     (
         'kind = "buffer-node"',
         'kind = "bufer-node"',
-        "line 25: unit node-1 is of the kind 'bufer-node', which there is not",
+        "line 31: unit node-1 is of the kind 'bufer-node', which there is not",
         "Write buffer-node.",
     ),
     (
         'kind = "buffer-node"',
         'kind = "join"',
-        "line 25: unit node-1 is of the kind 'join', which there is not",
+        "line 31: unit node-1 is of the kind 'join', which there is not",
         "Write op-block or buffer-node.",
     ),
     (
         'kind = "buffer-node"\n',
         "",
-        "line 25: unit node-1 has no kind",
+        "line 31: unit node-1 has no kind",
         'Write kind = "op-block" or kind = "buffer-node".',
     ),
     (
         'kind = "buffer-node"',
         "kind = 3",
-        "line 26: the kind of unit node-1 is 3",
+        "line 32: the kind of unit node-1 is 3",
         'Write kind = "op-block" or kind = "buffer-node".',
     ),
     (
@@ -176,249 +181,261 @@ DAMAGES = [
     (
         'name = "node-1"',
         'name = "node-1"\nnumber = 3',
-        "line 26: the buffer-node node-1 has a number, 3",
+        "line 32: the buffer-node node-1 has a number, 3",
         "Leave it out: an op-block has one.",
     ),
     (
         'name = "node-1"',
         'name = "node 1"',
-        "line 26: a unit is called 'node 1'",
+        "line 32: a unit is called 'node 1'",
         "Write up to 64 letters, digits, - and _, and a letter or a digit first: block-1.",
     ),
     (
         'name = "node-1"',
         'name = "block-1"',
-        "line 26: two units are called block-1",
+        "line 32: two units are called block-1",
         "Give each a name of its own.",
     ),
     (
         "number = 2",
         "number = 1",
-        "line 20: block-1 and block-2 both have the number 1",
+        "line 26: block-1 and block-2 both have the number 1",
         "Give each a number of its own: instructions name a block by it.",
     ),
     (
         "number = 2",
         "number = 0",
-        "line 20: the number of unit block-2 is 0",
-        "Write a whole number from 1 on.",
+        "line 26: the number of block-2 is 0",
+        "Write the number by which instructions name it (B-ID): 1 to 65,536.",
     ),
     (
         "number = 2\n",
         "",
-        "line 20: unit block-2 has no number",
+        "line 26: unit block-2 has no number",
         "Write number = N: the number by which instructions name it (B-ID).",
     ),
     (
         "number = 2",
         "number = -2",
-        "line 20: the number of block-2 is -2",
-        "Write the number by which instructions name it (B-ID): 1 to 65,535.",
+        "line 26: the number of block-2 is -2",
+        "Write the number by which instructions name it (B-ID): 1 to 65,536.",
     ),
     (
         "number = 2",
         "number = 70000",
-        "line 20: the number of block-2 is 70000",
-        "Write the number by which instructions name it (B-ID): 1 to 65,535.",
+        "line 26: the number of block-2 is 70000",
+        "Write the number by which instructions name it (B-ID): 1 to 65,536.",
     ),
     (
         "number = 2",
         "number = 300",
-        "line 20: the number 300 of block-2 does not fit the width block (B-ID), 8 bits",
-        "Make the width block 9, or number the blocks from 1 to 255.",
+        "line 26: the number 300 of block-2 does not fit the width b-id, 4 bits",
+        "Make the width b-id 9, or number the blocks from 1 to 16.",
     ),
     (
         "number = 2",
         "number = 2.0",
-        "line 20: the number of unit block-2 is 2.0",
+        "line 26: the number of unit block-2 is 2.0",
         "Write a whole number from 1 on.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2",
-        "line 20: unit block-2 has no window",
+        "line 26: unit block-2 has no window",
         "Write window = N: how many tuples of each stream it has room for.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2\nwindow = 0",
-        "line 20: the window of unit block-2 is 0",
-        "Write a whole number from 1 on.",
+        "line 26: the window of block-2 is 0",
+        "Write how many tuples of each stream it has room for: 1 to 1,073,741,824.",
+    ),
+    (
+        'name = "node-1"',
+        'name = "node-1"\nwindow = 0',
+        "line 32: the window of unit node-1 is 0",
+        "Leave it out.",
+    ),
+    (
+        'name = "node-1"',
+        'name = "node-1"\nwidth = 0',
+        "line 32: the width of unit node-1 is 0",
+        "Leave it out.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2\nwindow = -1",
-        "line 20: the window of block-2 is -1",
+        "line 26: the window of block-2 is -1",
         "Write how many tuples of each stream it has room for: 1 to 1,073,741,824.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2\nwindow = 10_000_000_000",
-        "line 20: the window of block-2 is 10000000000",
+        "line 26: the window of block-2 is 10000000000",
         "Write how many tuples of each stream it has room for: 1 to 1,073,741,824.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2\nwindow = 512\nwidth = 128",
-        "line 40: wire block-1.r-out -> block-2.r: block-1.r-out is 64 bits wide, and "
-        "block-2.r 128 (the first of 3 problems)",
+        "line 46: wire block-1.r-out -> block-2.r: block-1.r-out is 64 bits wide, and "
+        "block-2.r 128 (the first of 5 problems)",
         "Give block-1 and block-2 the same width.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2\nwindow = 512\nwidth = -1",
-        "line 20: the width of block-2 is -1",
-        "Write the bits of its ports, 1 to 65,536, or leave it out.",
+        "line 26: the width of block-2 is -1",
+        "Write the bits of its ports, 1 to 4,096, or leave it out.",
     ),
     (
         "number = 2\nwindow = 512",
         "number = 2\nwindow = 512\nwdth = 1",
-        "line 23: unit block-2 has no 'wdth'",
+        "line 29: unit block-2 has no 'wdth'",
         "Write width.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out > block-2.r"',
-        "line 39: 'block-1.r-out > block-2.r' is no wire",
+        "line 45: 'block-1.r-out > block-2.r' is no wire",
         "Write the output, an arrow and the input: block-1.r-out -> block-2.r.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1 -> block-2.r"',
-        "line 39: 'block-1 -> block-2.r' is no wire",
+        "line 45: 'block-1 -> block-2.r' is no wire",
         "Write the output, an arrow and the input: block-1.r-out -> block-2.r.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         "3",
-        "line 38: wires is no array of strings",
+        "line 44: wires is no array of strings",
         'Write wires = ["block-1.r-out -> block-2.r"].',
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-3.r-out -> block-2.r"',
-        "line 39: wire block-3.r-out -> block-2.r: there is no unit block-3",
+        "line 45: wire block-3.r-out -> block-2.r: there is no unit block-3",
         "Write one of its units: block-1, block-2 or node-1.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"blok-1.r-out -> block-2.r"',
-        "line 39: wire blok-1.r-out -> block-2.r: there is no unit blok-1",
+        "line 45: wire blok-1.r-out -> block-2.r: there is no unit blok-1",
         "Write block-1.r-out.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.out -> block-2.r"',
-        "line 39: wire block-1.out -> block-2.r: block-1, an op-block, has no port out",
+        "line 45: wire block-1.out -> block-2.r: block-1, an op-block, has no port out",
         "Write block-1.r-out, block-1.s-out or block-1.final.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r -> block-2.r"',
-        "line 39: wire block-1.r -> block-2.r: block-1.r is an input (the first of 2 problems)",
+        "line 45: wire block-1.r -> block-2.r: block-1.r is an input (the first of 2 problems)",
         "Write an output: block-1.r-out, block-1.s-out or block-1.final.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out -> block-2.s-out"',
-        "line 39: wire block-1.r-out -> block-2.s-out: block-2.s-out is an output (the "
+        "line 45: wire block-1.r-out -> block-2.s-out: block-2.s-out is an output (the "
         "first of 2 problems)",
         "Write an input: block-2.r or block-2.s.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out -> block-2.s"',
-        "line 39: wire block-1.r-out -> block-2.s: block-1.r-out carries stream R, and "
+        "line 45: wire block-1.r-out -> block-2.s: block-1.r-out carries stream R, and "
         "block-2.s takes stream S with the instructions (the first of 2 problems)",
         "Write block-1.r-out -> block-2.r.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out -> node-1.left"',
-        "line 39: wire block-1.r-out -> node-1.left: block-1.r-out carries stream R, and "
+        "line 45: wire block-1.r-out -> node-1.left: block-1.r-out carries stream R, and "
         "node-1.left takes results (the first of 2 problems)",
         "Wire block-1.r-out to a port that takes stream R.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out -> node-1.out"',
-        "line 39: wire block-1.r-out -> node-1.out: node-1.out is an output (the first of "
+        "line 45: wire block-1.r-out -> node-1.out: node-1.out is an output (the first of "
         "2 problems)",
         "Write an input: node-1.left or node-1.right.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out -> node-1.in"',
-        "line 39: wire block-1.r-out -> node-1.in: node-1, a buffer-node, has no port in",
+        "line 45: wire block-1.r-out -> node-1.in: node-1, a buffer-node, has no port in",
         "Write node-1.left or node-1.right.",
     ),
     (
         '"block-1.r-out -> block-2.r"',
         '"block-1.r-out -> block-2.r","block-1.r-out -> block-2.r"',
-        "line 39: block-1.r-out is used twice: wire block-1.r-out -> block-2.r and wire "
+        "line 45: block-1.r-out is used twice: wire block-1.r-out -> block-2.r and wire "
         "block-1.r-out -> block-2.r (the first of 2 problems)",
         "Keep one of them: an output has one wire, or is an end or the exit.",
     ),
     (
         '    "block-1.r-out -> block-2.r",\n',
         "",
-        "line 14: block-1.r-out leads nowhere (the first of 2 problems)",
+        "line 20: block-1.r-out leads nowhere (the first of 2 problems)",
         "Wire block-1.r-out to the next unit, or make it an end.",
     ),
     (
         '    "block-2.s",\n',
         "",
-        "line 20: nothing leads to block-2.s",
+        "line 26: nothing leads to block-2.s",
         "Wire the output that gives it stream S with the instructions to it, or make it an entry.",
     ),
     (
         '    "block-2.r-out",\n',
         "",
-        "line 20: block-2.r-out leads nowhere",
+        "line 26: block-2.r-out leads nowhere",
         "Wire block-2.r-out to the next unit, or make it an end.",
     ),
     (
         '    "block-2.s",\n',
         '    "block-2.r",\n',
-        "line 31: block-2.r is used twice: wire block-1.r-out -> block-2.r and entry block-2.r",
+        "line 37: block-2.r is used twice: wire block-1.r-out -> block-2.r and entry block-2.r",
         "Keep one of them: an input has one wire, or is an entry.",
     ),
     (
         '    "block-2.s",\n',
         '    "block-2.r-out",\n',
-        "line 31: entry block-2.r-out: block-2.r-out is an output (the first of 2 problems)",
+        "line 37: entry block-2.r-out: block-2.r-out is an output (the first of 2 problems)",
         "Write an input: block-2.r or block-2.s.",
     ),
     (
         '    "block-2.s",\n',
         '    "block-2.s",\n    "node-1.left",\n',
-        "line 32: entry node-1.left: node-1.left carries results (the first of 2 problems)",
+        "line 38: entry node-1.left: node-1.left carries results (the first of 2 problems)",
         "Streams enter and end here: name a port that carries stream R or S.",
     ),
     (
         '    "block-2.r-out",\n',
         '    "block-2.final",\n',
-        "line 34: end block-2.final: block-2.final carries results (the first of 2 problems)",
+        "line 40: end block-2.final: block-2.final carries results (the first of 2 problems)",
         "Streams enter and end here: name a port that carries stream R or S.",
     ),
     (
         'exit = "node-1.out"',
         'exit = "block-1.final"',
-        "line 37: block-1.final is used twice: wire block-1.final -> node-1.left and exit "
+        "line 43: block-1.final is used twice: wire block-1.final -> node-1.left and exit "
         "block-1.final",
         "Keep one of them: an output has one wire, or is an end or the exit.",
     ),
     (
         'exit = "node-1.out"',
         'exit = "block-2.r-out"',
-        "line 37: exit block-2.r-out: block-2.r-out carries stream R (the first of 2 problems)",
+        "line 43: exit block-2.r-out: block-2.r-out carries stream R (the first of 2 problems)",
         "Results leave by the exit: name the output of the last buffer-node, or the final "
         "port of the only block.",
     ),
     (
         'exit = "node-1.out"',
         'exit = "block"',
-        "line 37: 'block' is no port",
+        "line 43: 'block' is no port",
         "Write the unit, a dot and its port: block-1.r.",
     ),
     (
@@ -430,32 +447,32 @@ DAMAGES = [
     (
         'exit = "node-1.out"\n',
         "exit = 3\n",
-        "line 37: exit is 3",
+        "line 43: exit is 3",
         'Write exit = "node-1.out" below [wiring].',
     ),
     (
         '    "block-2.final -> node-1.right",\n',
         "",
-        "line 20: block-2.final leads nowhere: results of block-2 have no way to the exit "
+        "line 26: block-2.final leads nowhere: results of block-2 have no way to the exit "
         "(the first of 2 problems)",
         "Wire block-2.final to an input of a buffer-node, or make it the exit.",
     ),
     (
         "[wiring]",
         "[wirin]",
-        "line 28: a topology has no 'wirin'",
+        "line 34: a topology has no 'wirin'",
         "Write wiring.",
     ),
     (
         "[[unit]]",
         "[[units]]",
-        "line 12: a topology has no 'units'",
+        "line 18: a topology has no 'units'",
         "Write unit.",
     ),
     (
         "entries = [",
         'entries = "x"\nother = [',
-        "line 30: [wiring] has no 'other'",
+        "line 36: [wiring] has no 'other'",
         "Write entries, ends, exit or wires.",
     ),
 ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,13 @@ from penstock.processor.topology.kinds import (
     COURSES,
     KINDS,
     MOST_BLOCKS,
+    MOST_WIDTH,
     OP_BLOCK,
     PARAMETERS,
     Port,
 )
 from penstock.processor.topology.parts import Unit, UnitPort, Wire
-from penstock.processor.topology.widths import MOST_BITS, Widths
+from penstock.program.isa.words.layout import WordLayout
 from penstock.streams.display import counted, listed
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def _types(topology: Topology) -> Iterator[Problem]:
             )
     if not _is_part(topology.exit, UnitPort):
         yield Problem("its exit is no UnitPort", "Write exit=UnitPort('node-1', 'out').")
-    if not isinstance(topology.widths, Widths):
-        yield Problem("its widths are no Widths", "Write widths=Widths(port=64).")
+    if not isinstance(topology.widths, WordLayout):
+        yield Problem("its widths are no WordLayout", "Write widths=WordLayout(port=64).")
 
 
 def _is_part(part: object, kind: type) -> bool:
@@ -120,17 +120,6 @@ def _sizes(topology: Topology) -> Iterator[Problem]:
     most = sum(len(kind.outputs) for kind in KINDS.values()) * MOST_UNITS
     if max(len(topology.wires), len(topology.entries), len(topology.ends)) > most:
         yield Problem("it has more wires than its units have ports", "Wire each port once.")
-    for name, bits in _fields(topology.widths):
-        if not _is_number(bits) or not 1 <= bits <= MOST_BITS[name]:
-            yield Problem(
-                f"the width {name} is {bits!r}",
-                f"Write a number of bits from 1 to {MOST_BITS[name]:,}.",
-                name,
-            )
-
-
-def _fields(widths: Widths) -> list[tuple[str, int]]:
-    return [(found.name, getattr(widths, found.name)) for found in fields(widths)]
 
 
 def _is_number(value: object) -> bool:
@@ -178,11 +167,10 @@ def _parameters(unit: Unit) -> Iterator[Problem]:
                 f"Write {parameter.summary}: 1 to {parameter.most:,}.",
                 unit.name,
             )
-    most = MOST_BITS["port"]
-    if not _is_number(unit.width) or not 0 <= unit.width <= most:
+    if not _is_number(unit.width) or not 0 <= unit.width <= MOST_WIDTH:
         yield Problem(
             f"the width of {unit.name} is {unit.width!r}",
-            f"Write the bits of its ports, 1 to {most:,}, or leave it out.",
+            f"Write the bits of its ports, 1 to {MOST_WIDTH:,}, or leave it out.",
             unit.name,
         )
 
@@ -196,16 +184,6 @@ def _having(parameter: str) -> str:
 
 
 def _numbers(topology: Topology) -> Iterator[Problem]:
-    widths = topology.widths
-    pair = widths.attribute + widths.value
-    if widths.port % pair:
-        yield Problem(
-            f"a port of {widths.port:,} bits does not hold whole pairs of an attribute "
-            f"({widths.attribute} bits) and a value ({widths.value} bits)",
-            f"Make the port {max(1, widths.port // pair) * pair} bits wide, or any multiple of "
-            f"{pair}.",
-            "port",
-        )
     named: dict[int, str] = {}
     for unit in topology.units:
         if not unit.number:
@@ -218,12 +196,13 @@ def _numbers(topology: Topology) -> Iterator[Problem]:
             )
         named.setdefault(unit.number, unit.name)
     largest = max(named)
-    if largest >= 1 << widths.block:
+    bits = topology.widths.b_id
+    if largest > 1 << bits:
         yield Problem(
-            f"the number {largest:,} of {named[largest]} does not fit the width block (B-ID), "
-            f"{counted(widths.block, 'bit')}",
-            f"Make the width block {largest.bit_length()}, or number the blocks from 1 to "
-            f"{(1 << widths.block) - 1:,}.",
+            f"the number {largest:,} of {named[largest]} does not fit the width b-id, "
+            f"{counted(bits, 'bit')}",
+            f"Make the width b-id {(largest - 1).bit_length()}, or number the blocks from 1 to "
+            f"{1 << bits:,}.",
             named[largest],
         )
     if len(named) > MOST_BLOCKS:
@@ -253,7 +232,10 @@ def _ports(topology: Topology) -> Iterator[Problem]:
     ):
         for at in ports:
             use = f"{what} {at}"
-            wrong = [*_misused(units, at, is_input, use)] or [*_mispassed(units, at, what)]
+            wrong = [*_misused(units, at, is_input, use)] or [
+                *_mispassed(units, at, what),
+                *_too_wide(topology, units[at.unit], use),
+            ]
             yield from (problem._replace(key=key) for problem in wrong)
             uses[at].append(use)
     for at, found in uses.items():
@@ -353,6 +335,17 @@ def _mispassed(units: Mapping[str, Unit], at: UnitPort, what: str) -> Iterator[P
             if what == "exit"
             else "Streams enter and end here: name a port that carries stream R or S.",
             str(at),
+        )
+
+
+def _too_wide(topology: Topology, unit: Unit, use: str) -> Iterator[Problem]:
+    """A unit that streams enter or leave, and that is not as wide as these."""
+    width = topology.widths.port
+    if unit.width not in (0, width):
+        yield Problem(
+            f"{use}: {unit.name} is {unit.width:,} bits wide, and the width port is {width:,}",
+            f"Leave out the width of {unit.name}, or make the width port {unit.width:,}.",
+            unit.name,
         )
 
 

@@ -106,8 +106,11 @@ class Parameter:
 MOST_BLOCKS = 4096
 """Numbered units of a topology, at most: eight times the largest chain of the dissertation."""
 
+MOST_WIDTH = 4096
+"""Bits of a port, at most."""
+
 PARAMETERS: dict[str, Parameter] = {
-    "number": Parameter("the number by which instructions name it (B-ID)", 65_535),
+    "number": Parameter("the number by which instructions name it (B-ID)", 65_536),
     "window": Parameter("how many tuples of each stream it has room for", 1 << 30),
 }
 """The parameters of units: fields of :class:`penstock.processor.topology.topology.Unit`."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.errors import TopologyError
 from penstock.processor.topology.kinds import BUFFER_NODE, MOST_BLOCKS, OP_BLOCK, PARAMETERS
 from penstock.processor.topology.parts import Unit, UnitPort, Wire
 from penstock.processor.topology.topology import Topology
-from penstock.processor.topology.widths import Widths
+from penstock.program.isa.words.layout import WordLayout
 from penstock.streams.display import listed
 
 WINDOW = 1 << 17
@@ -104,12 +104,15 @@ def _preset(name: str) -> tuple[str, list[str]]:
         if name == preset or name.startswith(f"{preset}:"):
             return preset, name[len(preset) + 1 :].split(":") if name != preset else []
     beginning = ":".join(name.split(":")[:2])
-    forms = listed((f"{preset}:{known.form}" for preset, known in PRESETS.items()), "or")
     raise TopologyError(
-        f"there is no topology {beginning!r}",
-        f"Write {forms}, or with the window of each block fqp:chain:9:512, or the path of a TOML "
-        "file.",
+        f"there is no topology {beginning!r}", f"Write {forms()}, or the path of a TOML file."
     )
+
+
+def forms() -> str:
+    """How the names of presets are written, for a remedy."""
+    written = [f"{preset}:{known.form}" for preset, known in PRESETS.items()]
+    return f"{listed(written, 'or')}, or with the window of each block fqp:chain:9:512"
 
 
 def _whole(digits: str) -> int:
@@ -148,7 +151,6 @@ def parallel_chains(name: str, branches: int, length: int, window: int) -> Topol
                 Wire(UnitPort(right, "s-out"), UnitPort(left, "s")),
             ]
     nodes, gathering, root = aggregation_tree([UnitPort(block.name, "final") for block in blocks])
-    plain = Widths()
     return Topology(
         name,
         (*blocks, *nodes),
@@ -156,7 +158,7 @@ def parallel_chains(name: str, branches: int, length: int, window: int) -> Topol
         tuple(entries),
         tuple(ends),
         root,
-        replace(plain, block=max(plain.block, len(blocks).bit_length())),
+        WordLayout.fitting(len(blocks)),
     )
 
 

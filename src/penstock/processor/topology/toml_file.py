@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from penstock.errors import Problem, TopologyError
+from penstock.errors import InputError, Problem, TopologyError
 from penstock.processor.topology.check import near
 from penstock.processor.topology.kinds import KINDS, PARAMETERS
 from penstock.processor.topology.parts import Unit, UnitPort, Wire
 from penstock.processor.topology.topology import Topology
-from penstock.processor.topology.widths import Widths
+from penstock.program.isa.words.layout import WordLayout, layout_from, option
 from penstock.streams.display import listed
 
 LONGEST_TEXT = 1 << 22
@@ -37,30 +37,31 @@ class _Wrong(Exception):
 
 def read_toml(text: str, source: str) -> Topology:
     """The topology that a text describes; ``source`` is what errors call the text."""
-    if len(text) > LONGEST_TEXT:
-        raise TopologyError(
-            f"{source}: {len(text):,} characters",
-            f"Describe a topology in at most {LONGEST_TEXT:,} characters.",
-        )
+    problems: Sequence[Problem]
     try:
-        parts = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TopologyError(
-            f"{source}: not TOML: {error}", "Correct the text at this place."
-        ) from error
-    except ValueError as error:  # Python reads no numbers of thousands of digits
-        raise TopologyError(f"{source}: a number is too long", "Shorten it.") from error
-    except RecursionError as error:
-        raise TopologyError(
-            f"{source}: brackets are too deep", "Write arrays of strings, and tables."
-        ) from error
-    try:
-        return _topology(parts)
+        return _topology(_parsed(text))
     except _Wrong as error:
-        problems: Sequence[Problem] = [error.problem]
+        problems = [error.problem]
     except TopologyError as error:
         problems = error.problems
     raise TopologyError.of(source, [_placed(problem, text) for problem in problems])
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    """The text as TOML."""
+    if len(text) > LONGEST_TEXT:
+        raise _Wrong(
+            f"{len(text):,} characters",
+            f"Describe a topology in at most {LONGEST_TEXT:,} characters.",
+        )
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _Wrong(f"not TOML: {error}", "Correct the text at this place.") from error
+    except ValueError as error:  # Python reads no numbers of thousands of digits
+        raise _Wrong("a number is too long", "Shorten it.") from error
+    except RecursionError as error:
+        raise _Wrong("brackets are too deep", "Write arrays of strings, and tables.") from error
 
 
 def _placed(problem: Problem, text: str) -> Problem:
@@ -142,7 +143,8 @@ def _unit(table: Mapping[str, Any]) -> Unit:
         )
     _only(table, ("kind", "name", "width", *PARAMETERS), where)
     # Of kinds that there are not, and of parameters that a kind does not have, the check tells.
-    for key in KINDS[kind].parameters if kind in KINDS else ():
+    parameters = KINDS[kind].parameters if kind in KINDS else ()
+    for key in parameters:
         if key not in table:
             raise _Wrong(
                 f"{where} has no {key}",
@@ -150,6 +152,9 @@ def _unit(table: Mapping[str, Any]) -> Unit:
                 _piece(table),
             )
     given = {key: _number(table, key, where) for key in ("width", *PARAMETERS) if key in table}
+    for key, value in given.items():
+        if value == 0 and key not in parameters:  # which would say that there is none
+            raise _Wrong(f"the {key} of {where} is 0", "Leave it out.", _piece(table))
     name = table.get("name", f"block-{given['number']}" if "number" in given else None)
     if not isinstance(name, str):
         raise _Wrong(
@@ -171,7 +176,7 @@ def _piece(table: Mapping[str, Any]) -> str:
 
 def _number(table: Mapping[str, Any], key: str, where: str) -> int:
     value = table[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value == 0:
+    if not isinstance(value, int) or isinstance(value, bool):
         raise _Wrong(
             f"the {key} of {where} is {_shown(value)}",
             "Write a whole number from 1 on.",
@@ -180,12 +185,16 @@ def _number(table: Mapping[str, Any], key: str, where: str) -> int:
     return value
 
 
-def _widths(parts: Mapping[str, Any]) -> Widths:
+def _widths(parts: Mapping[str, Any]) -> WordLayout:
     table = parts.get("widths", {})
     if not isinstance(table, dict):
         raise _Wrong("widths is no table", "Write [widths] and below it port = 64.", "widths")
-    _only(table, _names_of(Widths), "[widths]")
-    return Widths(**{key: _number(table, key, "[widths]") for key in table})
+    _only(table, map(option, _names_of(WordLayout)), "[widths]")
+    given = {key: _number(table, key, "[widths]") for key in table}
+    try:
+        return layout_from(given)
+    except InputError as error:
+        raise _Wrong(error.what, error.remedy, "widths") from error
 
 
 def _strings(table: Mapping[str, Any], key: str, example: str) -> list[str]:
@@ -222,7 +231,8 @@ def _wire(text: str) -> Wire:
 def write_toml(topology: Topology) -> str:
     """The topology as a text that :func:`read_toml` reads."""
     lines = [f"name = {_string(topology.name)}", "", "[widths]"]
-    lines += [f"{key} = {getattr(topology.widths, key)}" for key in _names_of(Widths)]
+    widths = {option(key): getattr(topology.widths, key) for key in _names_of(WordLayout)}
+    lines += [f"{key} = {value}" for key, value in widths.items()]
     for unit in topology.units:
         lines += ["", "[[unit]]", f"kind = {_string(unit.kind)}", f"name = {_string(unit.name)}"]
         given = {key: getattr(unit, key) for key in (*PARAMETERS, "width")}

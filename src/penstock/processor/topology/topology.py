@@ -20,10 +20,11 @@ from penstock.errors import TopologyError
 from penstock.processor.topology.check import problems_of
 from penstock.processor.topology.kinds import OP_BLOCK
 from penstock.processor.topology.parts import Unit, UnitPort, Wire
-from penstock.processor.topology.widths import Widths
+from penstock.program.isa.words.layout import WordLayout
+from penstock.streams.display import counted, one_line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Topology:
     """The units of a processor and their wiring.
 
@@ -53,12 +54,17 @@ class Topology:
     entries: tuple[UnitPort, ...]
     ends: tuple[UnitPort, ...]
     exit: UnitPort
-    widths: Widths = field(default_factory=Widths)
+    widths: WordLayout = field(default_factory=WordLayout)
 
     def __post_init__(self) -> None:
         problems = problems_of(self)
         if problems:
             raise TopologyError.of(f"topology {self.name!r}", problems)
+
+    def __repr__(self) -> str:
+        blocks = counted(len(self.blocks), "block")
+        branches = counted(len(self.branches), "branch", "branches")
+        return f"<Topology {one_line(self.name)!r}: {blocks} in {branches}>"
 
     @classmethod
     def from_toml(cls, text: str, source: str = "the topology") -> Topology:
@@ -72,6 +78,22 @@ class Topology:
         from penstock.processor.topology.toml_file import write_toml
 
         return write_toml(self)
+
+    def draw(self, width: int = 100) -> str:
+        """The topology as a drawing of text, in lines of up to ``width`` characters."""
+        from penstock.processor.topology.text_drawing import draw_text
+
+        return draw_text(self, width)
+
+    def to_svg(self) -> str:
+        """The topology as the text of an SVG file."""
+        from penstock.processor.topology.svg_drawing import draw_svg
+
+        return draw_svg(self)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.to_svg()
 
     @cached_property
     def wired(self) -> Mapping[UnitPort, UnitPort]:
