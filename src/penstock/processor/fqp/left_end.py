@@ -48,7 +48,7 @@ class LeftEnd:
         assert isinstance(message, Slice | Programming), message
         if isinstance(message, Slice):
             return
-        if message.instructions:
+        if message.words:
             yield STRAYS, message
         self._arrived = message.serial
         if self._waits_for == message.serial:

@@ -24,6 +24,9 @@ from penstock.processor.op_block.query_buffer import R, S
 from penstock.processor.topology.kinds import BUFFER_NODE, OP_BLOCK
 from penstock.processor.topology.topology import Topology
 from penstock.program.isa.op_instructions import Bypass, OPInstruction
+from penstock.program.isa.words.decoding import decode
+from penstock.program.isa.words.encoding import encode
+from penstock.program.isa.words.layout import WordLayout
 
 END = "end"
 
@@ -43,7 +46,21 @@ class Laid(NamedTuple):
     ends: list[LeftEnd]
 
 
-def lay(topology: Topology) -> Laid:
+def layout_of(topology: Topology) -> WordLayout:
+    """The layout of a topology's instructions."""
+    widths = topology.widths
+    return WordLayout(
+        port=widths.port,
+        inst=widths.instruction,
+        b_id=widths.block,
+        query=widths.query,
+        cc=widths.count,
+        attribute=widths.attribute,
+        value=widths.value,
+    )
+
+
+def lay(topology: Topology, layout: WordLayout) -> Laid:
     """Lay the network of a topology. Branch ``i`` has the entries ``r i`` and ``s i``."""
     network = Network([])
     units: dict[str, Paced] = {}
@@ -51,7 +68,7 @@ def lay(topology: Topology) -> Laid:
     ends: list[LeftEnd] = []
     for unit in topology.units:
         if unit.kind == OP_BLOCK:
-            block = blocks[unit.number] = OPBlock(unit.name, unit.number, make_block)
+            block = blocks[unit.number] = OPBlock(unit.name, unit.number, layout, make_block)
             units[unit.name] = block
         else:
             assert unit.kind == BUFFER_NODE, unit.kind
@@ -88,13 +105,14 @@ class Processor:
 
     def __init__(self, topology: Topology, drive: Callable[[Network], Driver] = Inline) -> None:
         self.topology = topology
+        self.layout = layout_of(topology)
         self._drive = drive
-        self._network, self.blocks, self._ends = lay(topology)
+        self._network, self.blocks, self._ends = lay(topology, self.layout)
         self._driver = drive(self._network)
         self._branches = range(len(topology.branches))
         self._streams: dict[str, int] = {}
         self._names: list[str] = []
-        self._queries = 0
+        self._queries: set[int] = set()
         self._serial = 0
         self.strays: list[OPInstruction] = []
         """Instructions that have left the network without finding their block."""
@@ -102,9 +120,10 @@ class Processor:
     # -- numbers ----------------------------------------------------------------------------
 
     def new_query(self) -> int:
-        """A number for a query."""
-        self._queries += 1
-        return self._queries - 1
+        """The smallest number that no query has."""
+        number = next(n for n in range(len(self._queries) + 1) if n not in self._queries)
+        self._queries.add(number)
+        return number
 
     def stream_number(self, name: str) -> int:
         """The number of a stream, by its name in lower case."""
@@ -141,7 +160,7 @@ class Processor:
     ) -> Iterator[QueryOutput | MadeStream]:
         """Send instructions that take effect at a position."""
         self._serial += 1
-        message = Programming(self._serial, position, tuple(instructions), site)
+        message = Programming(self._serial, position, encode(instructions, self.layout), site)
         return self._sent(message, Token(self._serial))
 
     def _sent(self, by_s: Any, by_r: Any) -> Iterator[QueryOutput | MadeStream]:
@@ -152,7 +171,7 @@ class Processor:
             for port, message in ((S, by_s), (R, by_r))
         ]
         known: set[int] = set(by_s.runs) if isinstance(by_s, Slice) else set()
-        strays: list[Sequence[OPInstruction]] = []
+        strays: list[list[OPInstruction]] = []
         for exit_, message in run(self._driver, messages):
             if isinstance(message, Results):
                 yield from message.outputs
@@ -161,7 +180,7 @@ class Processor:
                     known.add(number)  # other branches may make the same
                     yield MadeStream(self._names[number], message.runs[number])
             elif exit_ == STRAYS:
-                strays.append(message.instructions)
+                strays.append(decode(message.words, self.layout))
         if len(strays) == len(self._branches):
             self.strays += [one for one in strays[0] if all(one in other for other in strays)]
 
@@ -170,6 +189,7 @@ class Processor:
         gone = [OPInstruction(number, query, Bypass()) for number in blocks]
         for _ in self.program(gone, 0, Site()):
             raise AssertionError("a query that leaves makes no rows")
+        self._queries.discard(query)
 
     def restart(self) -> None:
         """Drop what is on its way after a step was broken off; the blocks stay as they are."""

@@ -14,7 +14,6 @@ from typing import Any
 
 from penstock.blocks.contract import Port, Site
 from penstock.blocks.run import Run
-from penstock.program.isa.op_instructions import OPInstruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +42,21 @@ class Slice:
 class Programming:
     """Instructions that take effect at a position; they enter with S.
 
-    ``serial`` counts them, since several may be of one position. ``site`` says how the blocks
-    inside OP-Blocks work.
+    Parameters
+    ----------
+    serial
+        Their number, since several may be of one position.
+    position
+        The position.
+    words
+        The instructions (:mod:`penstock.program.isa.words`), of any of the blocks.
+    site
+        How the blocks inside OP-Blocks work.
     """
 
     serial: int
     position: int
-    instructions: tuple[OPInstruction, ...]
+    words: bytes
     site: Site
 
     def __str__(self) -> str:

@@ -41,6 +41,9 @@ from penstock.processor.op_block.messages import (
     Token,
 )
 from penstock.processor.op_block.query_buffer import MakeBlock, QueryBuffer, QueryPart, R, S
+from penstock.program.isa.words.decoding import decode
+from penstock.program.isa.words.layout import WordLayout
+from penstock.program.isa.words.packing import instructions
 
 R_OUT, S_OUT, FINAL = "r-out", "s-out", "final"
 MOST_AHEAD = 16
@@ -54,6 +57,8 @@ class OPBlock:
     ----------
     name, number
         Its name in the topology, and its number (B-ID), from 1.
+    layout
+        The layout of its instructions.
     make
         Makes the blocks that serve queries, by their instructions.
     """
@@ -61,9 +66,10 @@ class OPBlock:
     inputs: Sequence[Port] = (R, S)
     outputs: Sequence[Port] = (R_OUT, S_OUT, FINAL)
 
-    def __init__(self, name: str, number: int, make: MakeBlock) -> None:
+    def __init__(self, name: str, number: int, layout: WordLayout, make: MakeBlock) -> None:
         self.name = name
         self.number = number
+        self._layout = layout
         self.queries = QueryBuffer(make)
         self._programs: deque[Programming] = deque()
         """Instructions whose tokens have not come yet."""
@@ -124,11 +130,12 @@ class OPBlock:
 
     def _instructed(self, message: Programming) -> Iterator[Sent]:
         """Take what is for this block, and pass the rest on (the Bypass Unit)."""
-        mine = tuple([one for one in message.instructions if one.block == self.number])
+        mine, rest = bytearray(), bytearray()
+        for block, words in instructions(message.words, self._layout):
+            (mine if block == self.number else rest).extend(words)
         if mine:
-            self._programs.append(replace(message, instructions=mine))
-            rest = tuple([one for one in message.instructions if one.block != self.number])
-            message = replace(message, instructions=rest)
+            self._programs.append(replace(message, words=bytes(mine)))
+            message = replace(message, words=bytes(rest))
         yield S_OUT, message
 
     def _token(self, token: Token) -> Iterator[Sent]:
@@ -138,7 +145,8 @@ class OPBlock:
         """
         while self._programs and self._programs[0].serial <= token.serial:
             program = self._programs.popleft()
-            self.queries.take(program.instructions, program.position, program.site)
+            told = decode(program.words, self._layout)
+            self.queries.take(told, program.position, program.site)
         yield R_OUT, token
 
     # -- processing -------------------------------------------------------------------------
