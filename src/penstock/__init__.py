@@ -145,14 +145,14 @@ def connect(engine: Any = "spark", **options: Any) -> Any:
         False allows joins of bounded streams without window clauses.
     order_column : str | None = None
         The time attribute of a stream for which neither the query nor its declaration names one.
+    topology : str | Topology | None = None
+        The topology that queries stand on, such as ``"fqp:chain:4"``: see docs/topologies.md. None:
+        every query has the blocks that it needs.
 
     Options of ``"local"``:
 
     window_memory : int | None = None
         The bytes that the windows of one query may take; None: no limit.
-    topology : str | Topology | None = None
-        The topology that queries stand on, such as ``"fqp:chain:4"``: see docs/topologies.md. None:
-        every query has the blocks that it needs.
 
     Options of ``"spark"``:
 

@@ -26,7 +26,7 @@ from penstock.engines.shared.engine import (
 )
 from penstock.engines.shared.input_slices import Event, InputSlice, slices
 from penstock.engines.shared.pipeline import Pipeline
-from penstock.engines.shared.placed_network import place
+from penstock.engines.shared.placed_network import network_maker
 from penstock.engines.shared.processing import Processing, Work
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
@@ -38,7 +38,7 @@ from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
 from penstock.processor.fqp.processor import Processor
 from penstock.processor.query_assigner.query_assigner import QueryAssigner
-from penstock.processor.topology.presets import topology_of
+from penstock.processor.topology.load import load_topology
 from penstock.processor.topology.topology import Topology
 from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.choose.flow import explain_flow, warnings_of
@@ -135,7 +135,7 @@ class Engine:
         # What runs the blocks of the queries installed from here on; tests give other drivers.
         self._drive: Callable[[Network], Driver] = Inline
         self._compiler = SqlCompiler(windows_required, order_column)
-        self.topology = topology_of(topology) if isinstance(topology, str) else topology
+        self.topology = load_topology(topology) if isinstance(topology, str) else topology
         self._processor = None if self.topology is None else Processor(self.topology, self._drive)
         self._registry: Registry[Query[Pipeline]] = Registry(
             self._installed,
@@ -251,7 +251,7 @@ class Engine:
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> Query[Pipeline]:
         site = Site(flow, compiles=self.compile_predicates, is_read=derived)
         sheds = flow.admission == "shed"
-        network = place(self._processor, name if derived else None, self._drive)
+        network = network_maker(self._processor, name if derived else None, self._drive)
         pipeline = Pipeline(program, site, network)
         return Query(self, name, pipeline, derived, self.buffer_rows, sheds)
 

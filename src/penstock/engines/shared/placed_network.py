@@ -81,7 +81,7 @@ class PlacedNetwork:
         self._processor.forget(self._query, self.program.flow.blocks or ())
 
 
-def place(
+def network_maker(
     processor: Processor | None, derived: str | None, drive: Callable[[Network], Driver] = Inline
 ) -> Callable[[Program], QueryNetwork]:
     """What makes the network of a query: on the topology if there is one, or its own."""

@@ -45,6 +45,9 @@ from penstock.engines.spark.resident.streaming_query import Resident
 from penstock.engines.spark.session import Session, open_session
 from penstock.engines.spark.uninterrupted import awaited, done_whole, settle
 from penstock.errors import BufferFull, EngineFailure, InputError, PenstockError
+from penstock.processor.query_assigner.query_assigner import QueryAssigner
+from penstock.processor.topology.load import load_topology
+from penstock.processor.topology.topology import Topology
 from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import (
@@ -85,6 +88,7 @@ class SparkOptions(TypedDict, total=False):
     compile_predicates: bool
     windows_required: bool
     order_column: str | None
+    topology: Topology | str | None
 
 
 class Engine:
@@ -109,6 +113,8 @@ class Engine:
         True leaves the results in files for :meth:`made`, and gives the handles none.
     batch_rows, buffer_rows, push_timeout, compile_predicates, windows_required, order_column
         As in the embedded engine.
+    topology
+        As in the embedded engine. Each of its branches is in one of the cores.
     """
 
     def __init__(
@@ -127,6 +133,7 @@ class Engine:
         compile_predicates: bool = True,
         windows_required: bool = True,
         order_column: str | None = None,
+        topology: Topology | str | None = None,
     ) -> None:
         limits = {
             "cores": cores,
@@ -147,12 +154,15 @@ class Engine:
         self._rest: deque[InputSlice] = deque()
         self._frames: list[Frame] = []
         settle()
-        self._checkpoint = Checkpoint(None if checkpoint is None else Path(checkpoint), cores)
+        self.topology = load_topology(topology) if isinstance(topology, str) else topology
+        folder = None if checkpoint is None else Path(checkpoint)
+        self._checkpoint = Checkpoint(folder, cores, self.topology)
         self._compiler = SqlCompiler(windows_required, order_column)
         self._registry: Registry[Query[RemoteBlocks]] = Registry(
             lambda *query: self._recorder.new_query(*query),
             lambda program: decide_on_spark(program, cores),
             self._compiler.program,
+            None if self.topology is None else QueryAssigner(self.topology),
         )
         self._recorder = Recorder(self, self._registry, self._checkpoint, buffer_rows)
         with ExitStack() as undo:
@@ -165,7 +175,13 @@ class Engine:
                 else Deliveries(files, self._recorder.handles, cores)
             )
             self._progress = self._deliveries.progress
-            host = CoreOptions(self._checkpoint.id, cores, 0, batch_rows, compile_predicates)
+            host = CoreOptions(
+                self._checkpoint.id,
+                cores,
+                batch_rows=batch_rows,
+                compile_predicates=compile_predicates,
+                topology=self.topology,
+            )
             undo.pop_all()
         self._session, self._resident = awaited(
             lambda: self._begin(master, session, host), lambda begun: self._end(*begun)

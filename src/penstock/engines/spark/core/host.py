@@ -24,6 +24,7 @@ from penstock.blocks.run import Letters, MissedTuples, Run
 from penstock.engines.shared.failure import failure_of, load_failure, save_failure
 from penstock.engines.shared.input_slices import Event, slices
 from penstock.engines.shared.pipeline import Pipeline
+from penstock.engines.shared.placed_network import network_maker
 from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.registry import Registry, column_of
 from penstock.engines.shared.running_query import Letter, count, written
@@ -35,6 +36,8 @@ from penstock.engines.spark.flow import decide_on_spark, inside_core
 from penstock.engines.spark.resident.distribution import Placement, placement
 from penstock.engines.spark.state.chunks import BlockChunks
 from penstock.errors import PenstockError, QueryFailed, StateError
+from penstock.processor.fqp.processor import Processor
+from penstock.processor.query_assigner.query_assigner import QueryAssigner
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import Flow
 from penstock.program.isa.instructions import Instruction
@@ -157,21 +160,25 @@ class Host:
         self._options = options
         self._numbers = 0
         self._all: dict[int, HostedQuery] = {}
+        topology = options.topology
+        self._processor = None if topology is None else Processor(topology)
         self._registry: Registry[HostedQuery] = Registry(
             self._new_query,
             lambda program: inside_core(decide_on_spark(program, self._sharing)),
+            assigner=None if topology is None else QueryAssigner(topology),
         )
         self._saving = SavedRegistry(self._registry)
-        self._processing = Processing(self._registry)
+        self._processing = Processing(self._registry, self._processor)
         self._loading: Iterator[int] = iter(())
         self._saved_registry = ""
 
     def _new_query(self, name: str, program: Program, derived: bool, flow: Flow) -> HostedQuery:
         options = self._options
         number = next(self._loading, self._numbers)
-        place = placement(number, program, derived, self._sharing, options.core)
+        place = placement(number, program, derived, self._sharing, options.core, options.topology)
         site = Site(flow, place.share, options.compile_predicates, derived)
-        pipeline = Pipeline(program, site)
+        network = network_maker(self._processor, name if derived else None)
+        pipeline = Pipeline(program, site, network)
         if not place.here:
             pipeline.clear()
         query = HostedQuery(number, name, pipeline, derived, place)

@@ -24,6 +24,7 @@ import pandas as pd
 from penstock.engines.spark.state.chunks import FORMAT, VERSIONS
 from penstock.engines.spark.state.column_chunks import ChunkStore
 from penstock.errors import StateError
+from penstock.processor.topology.topology import Topology
 from penstock.version import VERSION
 
 PARTS = ("input_ms", "ordering_ms", "blocks_ms", "state_ms")
@@ -46,6 +47,8 @@ class CoreOptions:
     compile_predicates: bool = True
     divided: bool = False
     """Whether a core sees the tuples of its keys alone, and all of those."""
+    topology: Topology | None = None
+    """The topology that queries stand on."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from penstock.engines.spark.resident.log import MEND, Log, decoded
 from penstock.engines.spark.resident.result_files import ResultFiles
 from penstock.engines.spark.resident.spark_files import SparkFiles
 from penstock.engines.spark.state.chunks import FORMAT, VERSIONS
-from penstock.errors import StateError
+from penstock.errors import PenstockError, StateError
 from penstock.leftovers import remove, temporary_folder
+from penstock.processor.topology.topology import Topology
 from penstock.version import VERSION
 
 HEADER = "penstock.json"
@@ -29,11 +30,15 @@ HEADER = "penstock.json"
 
 @dataclass(frozen=True)
 class Header:
-    """The header of a checkpoint. ``command`` is that of its run, if any."""
+    """The header of a checkpoint.
+
+    ``command`` is that of its run, if any; ``topology`` that of its engine, if any, as TOML.
+    """
 
     id: str
     cores: int
     command: dict[str, Any] | None = None
+    topology: str | None = None
 
 
 class Files:
@@ -65,18 +70,19 @@ class Checkpoint:
     as it was written: the first file that is not is an error.
     """
 
-    def __init__(self, path: Path | None, cores: int) -> None:
+    def __init__(self, path: Path | None, cores: int, topology: Topology | None = None) -> None:
         self.path = temporary_folder("penstock-") if path is None else path.absolute()
         # Also without a close; at exit only after Spark, which writes there, has ended.
         self._removal = weakref.finalize(self, remove, self.path) if path is None else None
         if self._removal is not None:
             self._removal.atexit = False
         self.spark = self.path / "spark"
-        begin(self.path, cores)
+        begin(self.path, cores, topology=topology)
         self._lock = locked(self.path)
         try:
             header = read_header(self.path)
             _check_cores(self.path, header, cores)
+            _check_topology(self.path, header, topology)
             self.id = header.id
             files = Files(self.path, self.id)
             self.log, self.results, self.spark_files = files.log, files.results, files.spark
@@ -106,7 +112,12 @@ class Checkpoint:
         return locked(self.path)
 
 
-def begin(path: Path, cores: int, command: dict[str, Any] | None = None) -> None:
+def begin(
+    path: Path,
+    cores: int,
+    command: dict[str, Any] | None = None,
+    topology: Topology | None = None,
+) -> None:
     """Make a checkpoint, unless there is one."""
     if (path / HEADER).exists():
         return
@@ -118,7 +129,8 @@ def begin(path: Path, cores: int, command: dict[str, Any] | None = None) -> None
         id_ = uuid.uuid4().hex
         Files(path, id_).create()
         said = {"format": FORMAT, "version": VERSION, "id": id_, "cores": cores}
-        text = json.dumps({**said, "command": command})
+        on = None if topology is None else topology.to_toml()
+        text = json.dumps({**said, "command": command, "topology": on})
         write_sealed(path / HEADER, text.encode(), HEADER)
 
 
@@ -156,7 +168,12 @@ def read_header(path: Path) -> Header:
     if saved.get("format") != FORMAT:
         raise _other_format(path, saved.get("version", "another version"), saved.get("format"))
     try:
-        return Header(str(saved["id"]), int(saved["cores"]), saved["command"])
+        topology = saved["topology"]
+        if topology is not None:
+            Topology.from_toml(topology, f"the topology in {file}")
+        return Header(str(saved["id"]), int(saved["cores"]), saved["command"], topology)
+    except PenstockError as error:
+        raise StateError(f"{file} is no header of a checkpoint ({error.what})", MEND) from error
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"{file} is no header of a checkpoint ({error})", MEND) from error
 
@@ -188,6 +205,25 @@ def _check_cores(path: Path, header: Header, cores: int) -> None:
             f"Connect with cores={header.cores} (--cores {header.cores}), or start in an empty "
             "folder.",
         )
+
+
+def _check_topology(path: Path, header: Header, topology: Topology | None) -> None:
+    if header.topology == (None if topology is None else topology.to_toml()):
+        return
+    if header.topology is None:
+        raise StateError(
+            f"the checkpoint {path} was written without a topology, and its queries have blocks of "
+            "their own",
+            "Connect without a topology, or start in an empty folder.",
+        )
+    name = Topology.from_toml(header.topology).name
+    now = "without one" if topology is None else f"with the topology {topology.name!r}"
+    raise StateError(
+        f"the checkpoint {path} was written with the topology {name!r}, on whose blocks its "
+        f"queries stand; this engine is {now}",
+        f"Connect with that topology (topology={name!r}, --topology {name}), or start in an empty "
+        "folder.",
+    )
 
 
 def locked(path: Path) -> BinaryIO:

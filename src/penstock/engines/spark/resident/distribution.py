@@ -8,6 +8,7 @@ on the first core, where the rows of the stream are in one order.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from penstock.blocks.aggregate.folding import foldable
@@ -19,6 +20,7 @@ from penstock.engines.spark.flow import (
     reads_derived,
     shares,
 )
+from penstock.processor.topology.topology import Topology
 from penstock.program.choose.explain import ExplanationParts
 from penstock.program.isa.block_instructions import (
     AggregateRows,
@@ -41,15 +43,38 @@ class Placement:
     writes_letters: bool = True
 
 
-def placement(number: int, program: Program, derived: bool, cores: int, core: int) -> Placement:
+def placement(
+    number: int,
+    program: Program,
+    derived: bool,
+    cores: int,
+    core: int,
+    topology: Topology | None = None,
+) -> Placement:
     """The part of a core in the query with that number. Every core decides alike."""
     if cores == 1:
         return Placement(True)
+    if topology is not None:
+        return Placement(core in cores_of(topology, program.flow.blocks or (), cores))
     if derived or reads_derived(program):
         return Placement(core == 0)
     if shares(program):
         return Placement(True, Share(core, cores), core == 0)
     return Placement(core == number % cores)
+
+
+def cores_of(topology: Topology, blocks: Collection[int], cores: int) -> list[int]:
+    """The cores of Spark that have blocks of a topology: each branch is in one of them.
+
+    A derived selection is in every branch, and so in every core that may read it.
+    """
+    return sorted(
+        {
+            i % cores
+            for i, branch in enumerate(topology.branches)
+            if any(unit.number in blocks for unit in branch)
+        }
+    )
 
 
 def describe(program: Program, cores: int) -> str:
