@@ -26,7 +26,6 @@ from penstock.processor.topology.topology import Topology
 from penstock.program.isa.op_instructions import Bypass, OPInstruction
 from penstock.program.isa.words.decoding import decode
 from penstock.program.isa.words.encoding import encode
-from penstock.program.isa.words.layout import WordLayout
 
 END = "end"
 
@@ -46,21 +45,7 @@ class Laid(NamedTuple):
     ends: list[LeftEnd]
 
 
-def layout_of(topology: Topology) -> WordLayout:
-    """The layout of a topology's instructions."""
-    widths = topology.widths
-    return WordLayout(
-        port=widths.port,
-        inst=widths.instruction,
-        b_id=widths.block,
-        query=widths.query,
-        cc=widths.count,
-        attribute=widths.attribute,
-        value=widths.value,
-    )
-
-
-def lay(topology: Topology, layout: WordLayout) -> Laid:
+def lay(topology: Topology) -> Laid:
     """Lay the network of a topology. Branch ``i`` has the entries ``r i`` and ``s i``."""
     network = Network([])
     units: dict[str, Paced] = {}
@@ -68,8 +53,8 @@ def lay(topology: Topology, layout: WordLayout) -> Laid:
     ends: list[LeftEnd] = []
     for unit in topology.units:
         if unit.kind == OP_BLOCK:
-            block = blocks[unit.number] = OPBlock(unit.name, unit.number, layout, make_block)
-            units[unit.name] = block
+            block = OPBlock(unit.name, unit.number, topology.widths, make_block)
+            units[unit.name] = blocks[unit.number] = block
         else:
             assert unit.kind == BUFFER_NODE, unit.kind
             units[unit.name] = BufferNode(unit.name)
@@ -105,9 +90,8 @@ class Processor:
 
     def __init__(self, topology: Topology, drive: Callable[[Network], Driver] = Inline) -> None:
         self.topology = topology
-        self.layout = layout_of(topology)
         self._drive = drive
-        self._network, self.blocks, self._ends = lay(topology, self.layout)
+        self._network, self.blocks, self._ends = lay(topology)
         self._driver = drive(self._network)
         self._branches = range(len(topology.branches))
         self._streams: dict[str, int] = {}
@@ -160,8 +144,8 @@ class Processor:
     ) -> Iterator[QueryOutput | MadeStream]:
         """Send instructions that take effect at a position."""
         self._serial += 1
-        message = Programming(self._serial, position, encode(instructions, self.layout), site)
-        return self._sent(message, Token(self._serial))
+        words = encode(instructions, self.topology.widths)
+        return self._sent(Programming(self._serial, position, words, site), Token(self._serial))
 
     def _sent(self, by_s: Any, by_r: Any) -> Iterator[QueryOutput | MadeStream]:
         """Send a message in at the right ends, and one at the left ends; gives what leaves."""
@@ -180,7 +164,7 @@ class Processor:
                     known.add(number)  # other branches may make the same
                     yield MadeStream(self._names[number], message.runs[number])
             elif exit_ == STRAYS:
-                strays.append(decode(message.words, self.layout))
+                strays.append(decode(message.words, self.topology.widths))
         if len(strays) == len(self._branches):
             self.strays += [one for one in strays[0] if all(one in other for other in strays)]
 

@@ -85,7 +85,8 @@ class HostedQuery:
         return self.program.schema
 
     def _take_run(self, run: Run) -> None:
-        self.counts["rows_out"] += len(run)
+        if self._writes_letters or not self.derived:
+            self.counts["rows_out"] += len(run)
         if len(run) and not self.derived:
             ties = np.zeros(len(run), np.int64) if run.ties is None else run.ties
             batch = run.inputs[0].append_column(POSITION, pa.array(run.positions))

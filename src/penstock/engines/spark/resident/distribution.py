@@ -35,7 +35,8 @@ from penstock.sql.plan import Plan
 class Placement:
     """The part of one core in a query: nothing, all, or its share.
 
-    All cores of a shared query find the same late tuples; ``writes_letters`` is true of one.
+    All cores of a shared query find the same late tuples, and all that make a derived stream of a
+    topology the same rows; ``writes_letters`` is true of one, which counts them.
     """
 
     here: bool
@@ -55,7 +56,8 @@ def placement(
     if cores == 1:
         return Placement(True)
     if topology is not None:
-        return Placement(core in cores_of(topology, program.flow.blocks or (), cores))
+        there = cores_of(topology, program.flow.blocks or (), cores)
+        return Placement(core in there, None, core == there[0])
     if derived or reads_derived(program):
         return Placement(core == 0)
     if shares(program):
