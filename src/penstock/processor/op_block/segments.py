@@ -28,8 +28,8 @@ from penstock.flows.chain_as_published.processing_unit import ProcessingUnit
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures, Mask
 from penstock.processor.op_block.filter_unit import FilterUnit
-from penstock.processor.topology.widths import Widths
 from penstock.program.isa.words.clauses import MOST_DISTRIBUTED, literals_of
+from penstock.program.isa.words.layout import WordLayout
 from penstock.sql.expressions import (
     Call,
     Column,
@@ -76,14 +76,14 @@ class Selection:
 # -- the query and the tuples in segments ---------------------------------------------------------
 
 
-def segmented(schemas: Sequence[pa.Schema], widths: Widths) -> tuple[Segment, ...]:
+def segmented(schemas: Sequence[pa.Schema], widths: WordLayout) -> tuple[Segment, ...]:
     """The segments of tuples, which have a schema for each side of their rows.
 
     A column takes an attribute-value pair, and as many more as its values are wider than the value
     of a pair. Texts are codes, which one pair has room for. A column is not divided.
 
     >>> customer = pa.schema({"id": pa.int32(), "age": pa.int32(), "height": pa.int32()})
-    >>> [segment.columns for segment in segmented([customer], Widths(port=128))]
+    >>> [segment.columns for segment in segmented([customer], WordLayout(port=128))]
     [((0, 0), (0, 1)), ((0, 2),)]
     """
     room = widths.port // (widths.attribute + widths.value)
@@ -108,7 +108,7 @@ def segmented(schemas: Sequence[pa.Schema], widths: Widths) -> tuple[Segment, ..
     return tuple(Segment(tuple(columns)) for columns in made) or (Segment(()),)
 
 
-def _pairs(kind: pa.DataType, widths: Widths) -> int:
+def _pairs(kind: pa.DataType, widths: WordLayout) -> int:
     """How many attribute-value pairs a column takes."""
     try:
         bits = kind.bit_width
@@ -224,7 +224,9 @@ class SegmentedSelection:
         Of the tuples, one for each side of their rows; wider tuples may come later.
     """
 
-    def __init__(self, condition: Expression, widths: Widths, schemas: Sequence[pa.Schema]) -> None:
+    def __init__(
+        self, condition: Expression, widths: WordLayout, schemas: Sequence[pa.Schema]
+    ) -> None:
         self._condition = condition
         self._widths = widths
         self._processing = ProcessingUnit()
