@@ -57,6 +57,19 @@ class PenstockError(Exception):
         super().__init__(f"{self.what}\n{self.remedy}")
 
 
+def _pointed(text: str, start: int, end: int, what: str) -> str:
+    """What is wrong with ``text[start:end]``, and the line with that piece underlined."""
+    start = max(0, min(start, len(text)))
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", start)
+    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    column = start - line_start
+    width = max(1, min(end, line_start + len(line)) - start)
+    number = text.count("\n", 0, start) + 1
+    marks = " " * column + "^" * width
+    return f"{what} at line {number}, column {column + 1}\n  {line}\n  {marks}"
+
+
 class SqlError(PenstockError):
     """A statement that cannot be installed, with the offending piece of text underlined."""
 
@@ -73,16 +86,8 @@ class SqlError(PenstockError):
                  ^
         Write id or x.
         """
-        start = max(0, min(start, len(sql)))
-        line = sql.count("\n", 0, start) + 1
-        line_start = sql.rfind("\n", 0, start) + 1
-        line_end = sql.find("\n", start)
-        text = sql[line_start : line_end if line_end >= 0 else len(sql)]
-        column = start - line_start
-        width = max(1, min(end, line_start + len(text)) - start)
-        underline = " " * column + "^" * width
-        error = cls(f"{what} at line {line}, column {column + 1}\n  {text}\n  {underline}", remedy)
-        error.place = (sql, start, end, what)
+        error = cls(_pointed(sql, start, end, what), remedy)
+        error.place = (sql, max(0, min(start, len(sql))), end, what)
         return error
 
     def within(self, text: str, offset: int) -> SqlError:
@@ -210,11 +215,31 @@ class WordError(ProgramError):
     """Words that are no instructions; the message names the instruction, the chunk and the field.
 
     ``place`` is where: the number of the instruction and of its chunk, from 0, and the field.
+    ``problem`` is what is wrong with the field.
     """
 
-    def __init__(self, what: str, remedy: str, place: tuple[int, int, str]) -> None:
-        super().__init__(what, remedy)
+    def __init__(self, byte: int, place: tuple[int, int, str], problem: str, remedy: str) -> None:
+        number, chunk, field = place
+        where = f"instruction {number + 1} (byte {byte}), chunk {chunk + 1}, {field}"
+        super().__init__(f"{where}: {problem}", remedy)
         self.place = place
+        self.problem = problem
+
+
+class AssemblyError(ProgramError):
+    """A text that is no instructions, with the offending piece of it underlined."""
+
+    @classmethod
+    def at(cls, text: str, start: int, end: int, what: str, remedy: str) -> AssemblyError:
+        """Point at ``text[start:end]``.
+
+        >>> print(AssemblyError.at("rest block=1", 0, 4, "unknown form 'rest'", "Write reset."))
+        unknown form 'rest' at line 1, column 1
+          rest block=1
+          ^^^^
+        Write reset.
+        """
+        return cls(_pointed(text, start, end, what), remedy)
 
 
 class StateError(PenstockError):

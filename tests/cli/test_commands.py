@@ -735,3 +735,76 @@ def test_expressions_that_fail_are_counted(cli: Cli) -> None:
     assert err.startswith(
         "2 tuples in, 2 rows out, 0 late, 0 dead letters, 2 expressions failed and gave NULL, "
     )
+
+
+# -- words ----------------------------------------------------------------------------------
+
+ASSEMBLY = """\
+reset block=2 query=0 result_port=final every_query=no
+selection block=2 query=0 step=1 input=0 | attribute=1 value=25 | operator=gt type=int32 \
+side=0 clause=0
+"""
+HEX = "f10001000000000000\nc10003000000000100\n410000000100000019\n424030000000000000\n"
+
+
+def test_asm_and_disasm_are_inverse(cli: Cli) -> None:
+    source = cli.write("q.asm", ASSEMBLY)
+    assert cli("asm", source) == (0, HEX, "")
+    assert cli("disasm", cli.write("q.hex", HEX)) == (0, ASSEMBLY, "")
+    raw, text = cli.folder / "q.bin", cli.folder / "again.asm"
+    wide = ("--bits", "b-id=9", "--bits", "query=20", "--format", "bytes")
+    assert cli("asm", source, "--out", raw, *wide) == (0, "", "")
+    assert len(raw.read_bytes()) == 4 * 11
+    assert cli("disasm", raw, "--out", text, *wide) == (0, "", "")
+    assert text.read_text() == ASSEMBLY
+    code, out, err = cli("disasm", raw, *wide[:2], *wide[4:])
+    assert (code, out) == (2, "")
+    assert err.startswith("penstock: instruction 1 (byte 0), chunk ")
+
+
+def test_words_go_to_a_pipe_as_they_are(cli: Cli) -> None:
+    source = cli.write("q.asm", ASSEMBLY)
+    command = [sys.executable, "-m", "penstock", "asm", str(source), "--format", "bytes"]
+    done = subprocess.run(command, check=True, capture_output=True)
+    assert done.stdout == bytes.fromhex(HEX)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["asm", "q.asm", "--bits", "b-id"],
+            "--bits b-id names no field and width\nWrite --bits b-id=8.\n",
+        ),
+        (
+            ["asm", "q.asm", "--bits", "b-id=8", "--bits", "b-id=9"],
+            "--bits b-id is given twice\nGive each field once.\n",
+        ),
+        (
+            ["asm", "q.asm", "--out", "q.asm"],
+            "--out q.asm is the input itself\nName another file.\n",
+        ),
+        (
+            ["disasm", "none.hex"],
+            "none.hex cannot be read: No such file or directory\nCheck the path.\n",
+        ),
+        (
+            ["disasm", "q.asm"],
+            "expected hexadecimal digits, found 'r' at line 1, column 1\n"
+            "  reset block=2 query=0 result_port=final every_query=no\n  ^\n"
+            "Write words as asm gives them, or pass --format bytes.\n",
+        ),
+        (
+            ["disasm", "q.asm", "--format", "bytes"],
+            "instruction 1 (byte 0), chunk 1, S: expected 1, the first chunk of an instruction, "
+            "found 0, a further one\n"
+            "Send every chunk of an instruction once, in their order, and count them in CC.\n",
+        ),
+    ],
+)
+def test_errors_of_words(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    cli.write("q.asm", ASSEMBLY)
+    monkeypatch.chdir(cli.folder)
+    assert cli(*arguments) == (2, "", f"penstock: {message}")

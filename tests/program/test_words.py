@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.campaigns import words as campaign
 from tests.effort import examples
 from tests.op_instructions import LAYOUTS, addressed, control, plain
 from tests.programs import compiled, conformance, programs_in
@@ -25,17 +28,19 @@ from penstock.program.isa.block_instructions import Program, ProjectColumns, Sel
 from penstock.program.isa.encoding import record_to_json
 from penstock.program.isa.instructions import CreateStream, Derive, Drop, Install, Instruction
 from penstock.program.isa.op_instructions import (
+    Body,
     Bypass,
     JoinPart,
     OPInstruction,
     ReadPorts,
     ResetBlock,
 )
-from penstock.program.isa.table import SELECT
+from penstock.program.isa.table import BODIES, SELECT
 from penstock.program.isa.words.clauses import clauses_of, condition_of
 from penstock.program.isa.words.decoding import decode
+from penstock.program.isa.words.document import join_example, page, selection_example
 from penstock.program.isa.words.encoding import encode, words_of
-from penstock.program.isa.words.forms import Word
+from penstock.program.isa.words.forms import FORM_NAMED, FORM_OF, FORMS, Word
 from penstock.program.isa.words.layout import WordLayout, layout_from
 from penstock.program.isa.words.packing import instructions, pack
 from penstock.sql.expressions import (
@@ -711,7 +716,7 @@ def test_a_join_whose_parts_do_not_belong_together_is_refused(
         "instruction 2 (byte 18), chunk 2, operator: expected 0 to 5 in a join, found 6"
     )
     assert refused(windows, replace(comparison, chunks=((3, 3, 0, 4, 2, 0),)), table) == (
-        "instruction 2 (byte 18), chunk 2, side: expected 0 or 1, found 2"
+        "instruction 2 (byte 18), chunk 2, left: expected 0 to 1, found 2"
     )
 
 
@@ -743,3 +748,33 @@ def test_what_does_not_fit_the_layout_is_not_sent(sent: OPInstruction, message: 
     with pytest.raises(ProgramError) as caught:
         encode([sent], LAYOUT)
     assert str(caught.value) == message
+
+
+def test_damaged_words_are_refused_with_their_field_or_mean_something() -> None:
+    assert campaign.run(seed=3, count=2000) == 0
+
+
+# -- the table ------------------------------------------------------------------------------
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    written = Path(__file__).parents[2] / "docs" / "isa.md"
+    assert written.read_text(encoding="utf-8") == f"{page()}\n", (
+        "run: python -m penstock.program.isa.words.document > docs/isa.md"
+    )
+
+
+def test_the_examples_of_the_page_are_words() -> None:
+    for example in (selection_example(), join_example()):
+        assert [plain(one) for one in decode(encode(example, LAYOUT), LAYOUT)] == [
+            plain(one) for one in example
+        ]
+
+
+def test_every_body_has_words_and_every_form_a_number_of_its_own() -> None:
+    kinds = {one.record.type for one in FORMS}
+    assert kinds == set(get_args(Body)) == {one.type for one in BODIES.records}
+    assert len(FORM_OF) == len(FORM_NAMED) == len(FORMS)
+    for record in BODIES.records:
+        fields = {one.name for one in dataclasses.fields(record.type)}
+        assert {one.name for one in record.fields} == fields

@@ -1,4 +1,4 @@
-"""The command line: ``penstock run | replay | explain | demo | checkpoint | topology``.
+"""The command line: every command of ``penstock``.
 
 Modules that take long to import are imported by the command that needs them.
 """
@@ -118,6 +118,13 @@ class Order(StrEnum):
     inner = "inner"
 
 
+class WordForm(StrEnum):
+    """How words are written in a file."""
+
+    hex = "hex"
+    bytes = "bytes"
+
+
 class ExplanationForm(StrEnum):
     """How a query is explained."""
 
@@ -153,6 +160,21 @@ Kernel = Annotated[
         help=f"Force the kernel: {listed(JOIN_KERNELS, 'or')}; of aggregates "
         f"{listed(AGGREGATE_KERNELS, 'or')}.",
         autocompletion=one_of((*JOIN_KERNELS, *AGGREGATE_KERNELS)),
+    ),
+]
+WordFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write them to a file instead of standard output."),
+]
+WordFormat = Annotated[
+    WordForm, typer.Option("--format", help="Words as hexadecimal digits, a chunk a line, or raw.")
+]
+Bits = Annotated[
+    list[str],
+    typer.Option(
+        metavar="FIELD=N",
+        help="The width of a field of the topology's words, such as b-id=8; the others have the "
+        "usual ones.",
     ),
 ]
 RowOrder = Annotated[
@@ -409,6 +431,45 @@ def demo(engine: EngineOption = "spark") -> None:
         raise typer.Exit(1)
 
 
+@app.command(cls=_Command)
+def asm(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Instructions, one a line.")],
+    out: WordFile = None,
+    form: WordFormat = WordForm.hex,
+    bits: Bits = [],  # noqa: B006  (as above)
+) -> None:
+    """Assemble instructions for the blocks of a topology into words."""
+    from penstock.cli.words import assembled
+
+    text = _read(file)
+    _write_words(file, out, assembled(text, bits, is_hex=form is WordForm.hex))
+
+
+@app.command(cls=_Command)
+def disasm(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Words, as asm writes them.")],
+    out: WordFile = None,
+    form: WordFormat = WordForm.hex,
+    bits: Bits = [],  # noqa: B006  (as above)
+) -> None:
+    """Show words as instructions, one a line."""
+    from penstock.cli.words import disassembled
+
+    words = _read(file) if form is WordForm.hex else _read_bytes(file)
+    _write_words(file, out, disassembled(words, bits))
+
+
+def _write_words(file: Path, out: Path | None, content: str | bytes) -> None:
+    if out is not None:
+        if out.exists() and file.samefile(out):
+            raise InputError(f"--out {out} is the input itself", "Name another file.")
+        write(out, content)
+    elif isinstance(content, bytes):
+        sys.stdout.buffer.write(content)
+    else:
+        print(content, end="")
+
+
 @checkpoints.command("verify", cls=_Command)
 def verify_checkpoint(
     path: Annotated[
@@ -500,6 +561,13 @@ def _warn_of_unread(given: Iterable[str], read: Iterable[str]) -> None:
                 f"it reads {' and '.join(names)}",
                 file=sys.stderr,
             )
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path.") from error
 
 
 def _read(path: Path) -> str:

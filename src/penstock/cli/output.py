@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     Work = Callable[[Callable[[int], None]], tuple[Summary, pa.Table | None]]
 
 
-def write(path: Path, text: str) -> None:
-    """Write the text to a file."""
+def write(path: Path, content: str | bytes) -> None:
+    """Write the content to a file, a text as UTF-8."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror}",

@@ -56,7 +56,7 @@ def record_to_json(record: Record, value: Any) -> str:
 
 def record_from_json(record: Record, text: str | bytes) -> Any:
     """Decode the JSON of :func:`record_to_json`; a ProgramError names the field that is wrong."""
-    return _decoded(_parsed(text), record, Decoder(identity=True))
+    return _decoded(parsed(text), record, Decoder(identity=True))
 
 
 def _encoded(value: Any, codec: Record | Union, identity: bool) -> dict[str, Any]:
@@ -113,10 +113,14 @@ def to_json(sent: Program | Instruction) -> str:
 
 def from_json(text: str | bytes) -> Program | Instruction:
     """Decode the JSON of :func:`to_json`; a ProgramError names the field that is wrong."""
-    return decode(_parsed(text))
+    return decode(parsed(text))
 
 
-def _parsed(text: str | bytes) -> Any:
+def parsed(text: str | bytes) -> Any:
+    """The value of a JSON text in which no object has a field twice; a ProgramError if it is none.
+
+    It may still be any value.
+    """
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except ProgramError:

@@ -47,7 +47,7 @@ from penstock.program.isa.words.layout import WordLayout
 from penstock.program.isa.words.packing import REMEDY, TEXT, Read, refuse, unpack
 from penstock.sql.expressions import Column, Expression
 from penstock.sql.plan import Output
-from penstock.streams.display import listed
+from penstock.streams.display import counted, listed
 from penstock.streams.windows import Rows
 
 IN_ORDER = "Send every instruction of a series once, in their order, with nothing between them."
@@ -237,7 +237,9 @@ def _projection(series: Sequence[Read], layout: WordLayout) -> Body:
     text = forms["projection.names"]
     names = _names(text)
     if len(names) != len(columns):
-        what = f"expected {len(columns)} names, one for each attribute, found {len(names)}"
+        what = (
+            f"expected {counted(len(columns), 'name')}, one for each attribute, found {len(names)}"
+        )
         refuse(text[0], 1, TEXT, what)
     outputs = tuple(Output(name, one) for name, one in zip(names, columns, strict=True))
     word = series[0].word
@@ -290,8 +292,6 @@ def _join_comparison(read: Read, layout: WordLayout) -> JoinComparison:
     r, s, operator, code, left, _ = read.word.chunks[0]
     if OPERATORS[operator].startswith("is_"):
         refuse(read, 1, "operator", f"expected 0 to 5 in a join, found {operator}")
-    if left > 1:
-        refuse(read, 1, "side", f"expected 0 or 1, found {left}")
     kind = type_of_code(code)
     return JoinComparison(Column(0, r, "", kind), Column(1, s, "", kind), OPERATORS[operator], left)
 

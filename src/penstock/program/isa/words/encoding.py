@@ -35,7 +35,7 @@ from penstock.program.isa.words.clauses import (
 )
 from penstock.program.isa.words.codes import OPERATORS, type_code, value_bits
 from penstock.program.isa.words.forms import FORM_NAMED, Word
-from penstock.program.isa.words.layout import OPERATOR, SIDE, TYPE, WordLayout
+from penstock.program.isa.words.layout import SIDE_BITS, WordLayout
 from penstock.program.isa.words.packing import pack
 from penstock.sql.expressions import Column
 from penstock.streams.windows import Rows
@@ -145,15 +145,11 @@ def _comparison(
     """The chunks of a comparison; None: they cannot say it."""
     column, code = one.column, type_code(one.column.type)
     value = 0 if one.constant is None else value_bits(one.constant, layout.value)
-    if code is None or value is None or clause >> _clause_bits(layout):
+    if code is None or value is None or clause >> layout.clause:
         return None
-    if column.index >> layout.attribute or column.side >> SIDE:
+    if column.index >> layout.attribute or column.side >> SIDE_BITS:
         return None
     return (column.index, value), (OPERATORS.index(one.operator), code, column.side, clause)
-
-
-def _clause_bits(layout: WordLayout) -> int:
-    return layout.condition - OPERATOR - TYPE - SIDE
 
 
 def _numbered(clauses: Clauses[Any]) -> Iterator[tuple[int, Any]]:
@@ -177,7 +173,7 @@ def _short_projection(head: _Head, body: ProjectColumns) -> list[Word] | None:
         code = type_code(column.type)
         if not isinstance(column, Column) or code is None:
             return None
-        if column.index >> head.layout.attribute or column.side >> SIDE:
+        if column.index >> head.layout.attribute or column.side >> SIDE_BITS:
             return None
         chunk = (column.index, code, column.side)
         words.append(head.word("projection", chunks=(chunk,), **steps))
@@ -212,7 +208,7 @@ def _join_conditions(head: _Head, body: JoinStreams) -> list[Word] | None:
     for clause, one in _numbered(clauses):
         code = type_code(one.r.type)
         half = layout.attribute // 2
-        if code is None or clause >> _clause_bits(layout) or max(one.r.index, one.s.index) >> half:
+        if code is None or clause >> layout.clause or max(one.r.index, one.s.index) >> half:
             return None
         chunk = (one.r.index, one.s.index, OPERATORS.index(one.operator), code, one.left, clause)
         words.append(head.word("join", chunks=(chunk,)))

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.program.isa.codecs import OneOf, Record, Several, Truth
+from penstock.program.isa.op_instructions import PORTS
 from penstock.program.isa.table import BYPASS, JOIN, PART, PROJECT, READ_PORTS, RESET, SELECT
 from penstock.program.isa.words.codes import OPERATORS, TYPES
 from penstock.program.isa.words.layout import (
-    OPERATOR,
-    RESULT_PORT,
-    SIDE,
-    TRUTH,
-    TYPE,
+    OPERATOR_BITS,
+    RESULT_PORT_BITS,
+    SIDE_BITS,
+    TRUTH_BITS,
+    TYPE_BITS,
     WordLayout,
 )
 
@@ -40,20 +41,25 @@ class BitField:
         What it says.
     words
         What its numbers stand for; None: for themselves.
+    is_optional
+        Whether a text may leave it out where it is 0.
     """
 
     name: str
     width: Callable[[WordLayout], int]
     meaning: str
     words: tuple[str, ...] | None = None
+    is_optional: bool = False
 
 
 def _fixed(width: int) -> Callable[[WordLayout], int]:
     return lambda layout: width
 
 
-def _of(record: Record, name: str, width: Callable[[WordLayout], int]) -> BitField:
-    """The bits for a field of a record, with its meaning and its words."""
+def _of(
+    record: Record, name: str, width: Callable[[WordLayout], int], called: str = ""
+) -> BitField:
+    """The bits for a field of a record, with its name, its meaning and its words."""
     one = record.field(name)
     codec = one.codec.of if isinstance(one.codec, Several) else one.codec
     words = None
@@ -61,7 +67,7 @@ def _of(record: Record, name: str, width: Callable[[WordLayout], int]) -> BitFie
         words = codec.words
     elif isinstance(codec, Truth):
         words = ("no", "yes")
-    return BitField(name, width, one.meaning, words)
+    return BitField(called or name, width, one.meaning, words, isinstance(codec, Truth))
 
 
 def _half(layout: WordLayout) -> int:
@@ -84,17 +90,21 @@ SEQUENCE = BitField(
     "the number of the chunk in its instruction, from 0 for the first; the lowest bits of it",
 )
 
-_ATTRIBUTE = BitField(
+ATTRIBUTE = BitField(
     "attribute", lambda layout: layout.attribute, "the number of a column of the input, from 0"
 )
-_OPERATOR = BitField("operator", _fixed(OPERATOR), "how attribute and value compare", OPERATORS)
-_TYPE = BitField("type", _fixed(TYPE), "the type of the attribute, and of the value", TYPES)
-_SIDE = BitField("side", _fixed(SIDE), "the input of a join that the attribute is of, from 0")
-_CLAUSE = BitField(
+VALUE = BitField("value", lambda layout: layout.value, "the constant; 0 for NULLs")
+OPERATOR = BitField("operator", _fixed(OPERATOR_BITS), "how attribute and value compare", OPERATORS)
+TYPE = BitField("type", _fixed(TYPE_BITS), "the type of the attribute, and of the value", TYPES)
+SIDE = BitField(
+    "side", _fixed(SIDE_BITS), "the input of a join that the attribute is of, from 0", None, True
+)
+CLAUSE = BitField(
     "clause",
-    lambda layout: layout.condition - OPERATOR - TYPE - SIDE,
+    lambda layout: layout.clause,
     "the clause that the comparison is in, from 0: all clauses have to hold, and of a clause one "
     "comparison",
+    is_optional=True,
 )
 
 
@@ -140,7 +150,7 @@ class Form:
         return self.chunks[number] if number < len(self.chunks) else self.repeated or ()
 
 
-_TABLE = "JSON of the record `{}`, as in [program.md](program.md), without what is for people"
+_TABLE = "JSON of the record `{}` of [program.md](program.md), without `is` and what is for people"
 
 FORMS = (
     Form(
@@ -152,8 +162,8 @@ FORMS = (
         "clause after clause.",
         True,
         chunks=(
-            (_ATTRIBUTE, BitField("value", lambda layout: layout.value, "the constant")),
-            (_OPERATOR, _TYPE, _SIDE, _CLAUSE),
+            (ATTRIBUTE, VALUE),
+            (OPERATOR, TYPE, SIDE, CLAUSE),
         ),
     ),
     Form("selection.all", "selection", 1, SELECT, "Keep every row.", True),
@@ -165,7 +175,7 @@ FORMS = (
         "The columns that are handed on, a chunk each; it ends a series of selections. Without it "
         "all are.",
         True,
-        repeated=(_ATTRIBUTE,),
+        repeated=(ATTRIBUTE,),
     ),
     Form(
         "selection.table",
@@ -182,7 +192,7 @@ FORMS = (
         PROJECT,
         "One attribute of the result.",
         True,
-        chunks=((_ATTRIBUTE, _TYPE, _SIDE),),
+        chunks=((ATTRIBUTE, TYPE, SIDE),),
     ),
     Form(
         "projection.names",
@@ -212,10 +222,10 @@ FORMS = (
             (
                 BitField("r", _half, "the number of the column of R, from 0"),
                 BitField("s", _half, "the number of the column of S, from 0"),
-                BitField("operator", _fixed(OPERATOR), "how the two compare", OPERATORS),
-                BitField("type", _fixed(TYPE), "the type of both", TYPES),
-                BitField("side", _fixed(SIDE), "which stands on the left; 0: R, 1: S"),
-                _CLAUSE,
+                BitField("operator", _fixed(OPERATOR_BITS), "how the two compare", OPERATORS),
+                BitField("type", _fixed(TYPE_BITS), "the type of both", TYPES),
+                BitField("left", _fixed(SIDE_BITS), "whose column stands on the left", PORTS, True),
+                CLAUSE,
             ),
         ),
     ),
@@ -238,8 +248,9 @@ FORMS = (
         2,
         JOIN,
         "What is left of a join; it ends a series.",
-        text=_TABLE.format("join") + ", and without `windows` and `compiled` where instructions "
-        "before it in the series have said them",
+        text=_TABLE.format("join")
+        + ", and without `windows` and `compiled` where they are said before "
+        "it in the series",
     ),
     Form(
         "reset",
@@ -248,8 +259,8 @@ FORMS = (
         RESET,
         RESET.meaning,
         policies=(
-            _of(RESET, "result_port", _fixed(RESULT_PORT)),
-            _of(RESET, "every_query", _fixed(TRUTH)),
+            _of(RESET, "result_port", _fixed(RESULT_PORT_BITS)),
+            _of(RESET, "every_query", _fixed(TRUTH_BITS)),
         ),
     ),
     Form("bypass", "reset", 1, BYPASS, BYPASS.meaning),
@@ -261,9 +272,11 @@ FORMS = (
         READ_PORTS.meaning + " A chunk for each, and one for the stream that its rows are, if they "
         "are one.",
         repeated=(
-            BitField("stream", lambda layout: layout.stream, "the number of the stream"),
-            _of(READ_PORTS, "ports", _fixed(1)),
-            BitField("role", _fixed(1), "whether it is read or given", ("reads", "gives")),
+            BitField(
+                "stream", lambda layout: layout.stream, "the number of a stream of the topology"
+            ),
+            _of(READ_PORTS, "ports", _fixed(1), called="port"),
+            BitField("role", _fixed(1), "whether it is read or given", ("reads", "gives"), True),
         ),
     ),
     Form(

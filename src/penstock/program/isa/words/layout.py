@@ -13,9 +13,9 @@ from typing import Any
 
 from penstock.errors import InputError
 
-OPERATOR, TYPE, SIDE = 4, 8, 4
+OPERATOR_BITS, TYPE_BITS, SIDE_BITS = 4, 8, 4
 """The bits of the parts of a condition; its clause has the rest."""
-RESULT_PORT, TRUTH = 2, 1
+RESULT_PORT_BITS, TRUTH_BITS = 2, 1
 """The bits of the policies."""
 _SEVERAL = 1 << 12
 """The largest width of a port; a wider one is a slip of the hand."""
@@ -46,9 +46,12 @@ class WordLayout:
     attribute: int = _bits(32, "attribute", "the number of a column of a stream", 2)
     value: int = _bits(32, "value", "a constant")
     condition: int = _bits(
-        32, "condition", "an operator, a type, a side and a clause", OPERATOR + TYPE + SIDE + 1
+        32,
+        "condition",
+        "an operator, a type, a side and a clause",
+        OPERATOR_BITS + TYPE_BITS + SIDE_BITS + 1,
     )
-    policies: int = _bits(4, "policies", "how a block is reset", RESULT_PORT + TRUTH)
+    policies: int = _bits(4, "policies", "how a block is reset", RESULT_PORT_BITS + TRUTH_BITS)
     form: int = _bits(4, "form", "which form of the instruction", 2)
     more: int = _bits(8, "more", "how many instructions of a series are still to come")
     step: int = _bits(8, "step", "the number of a block of the program")
@@ -88,6 +91,11 @@ class WordLayout:
     def chunk_bytes(self) -> int:
         """The bytes of a chunk."""
         return (self.header_bits + self.port) // 8
+
+    @property
+    def clause(self) -> int:
+        """The bits of a clause: those of a condition that its other parts leave."""
+        return self.condition - OPERATOR_BITS - TYPE_BITS - SIDE_BITS
 
     @property
     def port_bytes(self) -> int:

@@ -78,9 +78,8 @@ class Read(NamedTuple):
 def refuse(
     at: Place | Frame | Read, chunk: int, name: str, what: str, remedy: str = REMEDY
 ) -> NoReturn:
-    """Refuse a field; chunks are numbered from 0 here, and from 1 for people."""
-    where = f"instruction {at.number + 1} (byte {at.start}), chunk {chunk + 1}, {name}"
-    raise WordError(f"{where}: {what}", remedy, (at.number, chunk, name))
+    """Refuse a field of a chunk, which is numbered from 0."""
+    raise WordError(at.start, (at.number, chunk, name), what, remedy)
 
 
 # -- where fields are -----------------------------------------------------------------------

@@ -1,0 +1,35 @@
+"""Words of topologies on the command line: ``penstock asm`` and ``penstock disasm``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.errors import InputError
+from penstock.program.isa.words.assembly import assemble, disassemble, from_hex, to_hex
+from penstock.program.isa.words.layout import WordLayout, layout_from
+
+
+def assembled(text: str, bits: Sequence[str], is_hex: bool) -> str | bytes:
+    """The words of a text, as hexadecimal digits or raw."""
+    layout = _layout(bits)
+    words = assemble(text, layout)
+    return to_hex(words, layout) if is_hex else words
+
+
+def disassembled(words: str | bytes, bits: Sequence[str]) -> str:
+    """The text of words, which are hexadecimal digits or raw."""
+    layout = _layout(bits)
+    return disassemble(from_hex(words) if isinstance(words, str) else words, layout)
+
+
+def _layout(bits: Sequence[str]) -> WordLayout:
+    """The layout that ``--bits`` asks for."""
+    widths: dict[str, int] = {}
+    for one in bits:
+        name, _, width = one.partition("=")
+        if not (width.isascii() and width.isdigit() and len(width) < 10):
+            raise InputError(f"--bits {one} names no field and width", "Write --bits b-id=8.")
+        if name in widths:
+            raise InputError(f"--bits {name} is given twice", "Give each field once.")
+        widths[name] = int(width)
+    return layout_from(widths)
