@@ -762,6 +762,15 @@ def test_asm_and_disasm_are_inverse(cli: Cli) -> None:
     assert err.startswith("penstock: instruction 1 (byte 0), chunk ")
 
 
+def test_words_of_a_topology_have_its_widths(cli: Cli) -> None:
+    source = cli.write("q.asm", ASSEMBLY)
+    _, out, _ = cli("asm", source, "--topology", "fqp:chain:40")
+    assert {len(line) for line in out.splitlines()} == {2 * 10}
+    words = cli.write("q.hex", out)
+    assert cli("disasm", words, "--topology", "fqp:chain:40") == (0, ASSEMBLY, "")
+    assert cli("asm", source, "--bits", "b-id=6") == (0, out, "")
+
+
 def test_words_go_to_a_pipe_as_they_are(cli: Cli) -> None:
     source = cli.write("q.asm", ASSEMBLY)
     command = [sys.executable, "-m", "penstock", "asm", str(source), "--format", "bytes"]
@@ -779,6 +788,11 @@ def test_words_go_to_a_pipe_as_they_are(cli: Cli) -> None:
         (
             ["asm", "q.asm", "--bits", "b-id=8", "--bits", "b-id=9"],
             "--bits b-id is given twice\nGive each field once.\n",
+        ),
+        (
+            ["asm", "q.asm", "--bits", "b-id=8", "--topology", "fqp:chain:4"],
+            "--topology and --bits both say how wide the fields of words are\n"
+            "Give one of them; the [widths] of a topology are in its file.\n",
         ),
         (
             ["asm", "q.asm", "--out", "q.asm"],

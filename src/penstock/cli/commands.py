@@ -177,6 +177,14 @@ Bits = Annotated[
         "usual ones.",
     ),
 ]
+WordsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE|NAME",
+        help="The topology whose words they are, instead of --bits.",
+    ),
+]
 RowOrder = Annotated[
     Order | None, typer.Option("--order", help="The order of the rows, instead of EMIT ORDER.")
 ]
@@ -437,12 +445,13 @@ def asm(
     out: WordFile = None,
     form: WordFormat = WordForm.hex,
     bits: Bits = [],  # noqa: B006  (as above)
+    topology: WordsOf = None,
 ) -> None:
     """Assemble instructions for the blocks of a topology into words."""
-    from penstock.cli.words import assembled
+    from penstock.cli.words import assembled, layout_of
 
     text = _read(file)
-    _write_words(file, out, assembled(text, bits, is_hex=form is WordForm.hex))
+    _write_words(file, out, assembled(text, layout_of(bits, topology), form is WordForm.hex))
 
 
 @app.command(cls=_Command)
@@ -451,12 +460,13 @@ def disasm(
     out: WordFile = None,
     form: WordFormat = WordForm.hex,
     bits: Bits = [],  # noqa: B006  (as above)
+    topology: WordsOf = None,
 ) -> None:
     """Show words as instructions, one a line."""
-    from penstock.cli.words import disassembled
+    from penstock.cli.words import disassembled, layout_of
 
     words = _read(file) if form is WordForm.hex else _read_bytes(file)
-    _write_words(file, out, disassembled(words, bits))
+    _write_words(file, out, disassembled(words, layout_of(bits, topology)))
 
 
 def _write_words(file: Path, out: Path | None, content: str | bytes) -> None:

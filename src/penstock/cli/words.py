@@ -9,21 +9,32 @@ from penstock.program.isa.words.assembly import assemble, disassemble, from_hex,
 from penstock.program.isa.words.layout import WordLayout, layout_from
 
 
-def assembled(text: str, bits: Sequence[str], is_hex: bool) -> str | bytes:
+def assembled(text: str, layout: WordLayout, is_hex: bool) -> str | bytes:
     """The words of a text, as hexadecimal digits or raw."""
-    layout = _layout(bits)
     words = assemble(text, layout)
     return to_hex(words, layout) if is_hex else words
 
 
-def disassembled(words: str | bytes, bits: Sequence[str]) -> str:
+def disassembled(words: str | bytes, layout: WordLayout) -> str:
     """The text of words, which are hexadecimal digits or raw."""
-    layout = _layout(bits)
     return disassemble(from_hex(words) if isinstance(words, str) else words, layout)
 
 
+def layout_of(bits: Sequence[str], topology: str | None) -> WordLayout:
+    """The layout that ``--bits`` or ``--topology`` asks for."""
+    if topology is None:
+        return _layout(bits)
+    if bits:
+        raise InputError(
+            "--topology and --bits both say how wide the fields of words are",
+            "Give one of them; the [widths] of a topology are in its file.",
+        )
+    from penstock.processor.topology.load import load_topology
+
+    return load_topology(topology).widths
+
+
 def _layout(bits: Sequence[str]) -> WordLayout:
-    """The layout that ``--bits`` asks for."""
     widths: dict[str, int] = {}
     for one in bits:
         name, _, width = one.partition("=")

@@ -68,14 +68,14 @@ on what is not for it without decoding it.
 ## Text
 
 `penstock asm FILE [--out FILE] [--format hex|bytes] [--bits b-id=8 …]` makes words of a text, and
-`penstock disasm FILE` shows the text of words, which makes the same words again. A line is an
-instruction: its form, `name=value` for the fields of its first chunk, and after each `|` for those
-of a further one; a form that has a text ends with that. A line that begins with `+` is of the same
-series as the line before it, whose block, query, step and input it has. `;` begins a comment. The
-assembler counts chunks and instructions. In text `block` is the number of the block, which is B-ID
-and 1, a field with words is written as one of them, and `value` as the constant that it is: a
-number, `true` or `false`, for dates the days since 1970-01-01, for timestamps their units since
-then.
+`penstock disasm FILE` shows the text of words, which makes the same words again. `--topology
+FILE|NAME` gives the words the widths of a [topology](topologies.md). A line is an instruction: its
+form, `name=value` for the fields of its first chunk, and after each `|` for those of a further one;
+a form that has a text ends with that. A line that begins with `+` is of the same series as the line
+before it, whose block, query, step and input it has. `;` begins a comment. The assembler counts
+chunks and instructions. In text `block` is the number of the block, which is B-ID and 1, a field
+with words is written as one of them, and `value` as the constant that it is: a number, `true` or
+`false`, for dates the days since 1970-01-01, for timestamps their units since then.
 
 ## Chunks
 
