@@ -52,3 +52,17 @@ def test_a_text_that_is_no_string_is_refused(text: object) -> None:
     assert refusal(lambda: engine.sql(text)) == message
     assert refusal(lambda: engine.install(text)) == message
     assert engine.position == 0
+
+
+def test_a_topology_is_a_name_or_a_file_or_a_topology(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(ps.topology("fqp:chain:2:8").to_toml(), encoding="utf-8")
+    for given in ("fqp:chain:2:8", str(path), path, ps.topology("fqp:chain:2:8")):
+        with ps.connect("local", topology=given) as engine:
+            assert engine.topology == ps.topology("fqp:chain:2:8")
+    with pytest.raises(ps.InputError) as caught:
+        ps.connect("local", topology=4)  # type: ignore[call-overload]
+    assert str(caught.value) == (
+        "a topology is given as int\n"
+        "Give the name of a preset, fqp:chain:4, the path of a TOML file, or a Topology."
+    )

@@ -145,7 +145,7 @@ def connect(engine: Any = "spark", **options: Any) -> Any:
         False allows joins of bounded streams without window clauses.
     order_column : str | None = None
         The time attribute of a stream for which neither the query nor its declaration names one.
-    topology : str | Topology | None = None
+    topology : Topology | str | Path | None = None
         The topology that queries stand on, such as ``"fqp:chain:4"``: see docs/topologies.md. None:
         every query has the blocks that it needs.
 

@@ -72,7 +72,7 @@ class LocalOptions(TypedDict, total=False):
     compile_predicates: bool
     windows_required: bool
     order_column: str | None
-    topology: Topology | str | None
+    topology: Topology | str | Path | None
 
 
 class Engine:
@@ -122,7 +122,7 @@ class Engine:
         compile_predicates: bool = True,
         windows_required: bool = True,
         order_column: str | None = None,
-        topology: Topology | str | None = None,
+        topology: Topology | str | Path | None = None,
     ) -> None:
         limits = {"batch_rows": batch_rows, "buffer_rows": buffer_rows}
         limits |= {} if window_memory is None else {"window_memory": window_memory}
@@ -135,7 +135,7 @@ class Engine:
         # What runs the blocks of the queries installed from here on; tests give other drivers.
         self._drive: Callable[[Network], Driver] = Inline
         self._compiler = SqlCompiler(windows_required, order_column)
-        self.topology = load_topology(topology) if isinstance(topology, str) else topology
+        self.topology = None if topology is None else load_topology(topology)
         self._processor = None if self.topology is None else Processor(self.topology, self._drive)
         self._registry: Registry[Query[Pipeline]] = Registry(
             self._installed,

@@ -88,7 +88,7 @@ class SparkOptions(TypedDict, total=False):
     compile_predicates: bool
     windows_required: bool
     order_column: str | None
-    topology: Topology | str | None
+    topology: Topology | str | Path | None
 
 
 class Engine:
@@ -133,7 +133,7 @@ class Engine:
         compile_predicates: bool = True,
         windows_required: bool = True,
         order_column: str | None = None,
-        topology: Topology | str | None = None,
+        topology: Topology | str | Path | None = None,
     ) -> None:
         limits = {
             "cores": cores,
@@ -154,7 +154,7 @@ class Engine:
         self._rest: deque[InputSlice] = deque()
         self._frames: list[Frame] = []
         settle()
-        self.topology = load_topology(topology) if isinstance(topology, str) else topology
+        self.topology = None if topology is None else load_topology(topology)
         folder = None if checkpoint is None else Path(checkpoint)
         self._checkpoint = Checkpoint(folder, cores, self.topology)
         self._compiler = SqlCompiler(windows_required, order_column)
