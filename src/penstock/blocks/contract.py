@@ -309,6 +309,16 @@ class Paced(Unit, Protocol):
         """Messages of the unit's own accord, one step's worth; none if there is nothing to do."""
 
 
+class Passing(Paced, Protocol):
+    """A unit that may have nothing to do with a message; the inline driver then goes past it."""
+
+    def passes(self, port: Port, message: Any) -> Port | None:
+        """The output by which the message would leave unchanged, and alone; None: a step is due.
+
+        It changes nothing, and holds for units that are not in a step.
+        """
+
+
 def program(block: Block, body: Any, site: Site = ALONE) -> None:
     """Give a block that stands in no network its first instruction."""
     for _ in block.step(IN, Instructions(0, {block.number: body}, site)):

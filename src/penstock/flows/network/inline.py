@@ -8,7 +8,7 @@ that declines a message, or is in the middle of a step, is given it after its ne
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.blocks.contract import Paced, Port, Sent
@@ -18,18 +18,19 @@ from penstock.flows.network.network import Network
 class _Node:
     """A unit, and where each of its outputs leads: to a node's port, or out by an exit.
 
-    ``needs`` and ``forward`` are those of the unit, None if it need not be asked. ``sent`` is what
-    it makes in the step that it is in, None outside of a step; ``held`` has, by port, the messages
-    that it could not take yet.
+    ``needs``, ``forward`` and ``passes`` are those of the unit, None if it need not be asked.
+    ``sent`` is what it makes in the step that it is in, None outside of a step; ``held`` has, by
+    port, the messages that it could not take yet.
     """
 
-    __slots__ = ("forward", "held", "leads", "name", "needs", "sent", "step")
+    __slots__ = ("forward", "held", "leads", "name", "needs", "passes", "sent", "step")
 
     def __init__(self, unit: Paced, is_steady: bool) -> None:
         self.name = unit.name
         self.step = unit.step
         self.needs = None if is_steady else unit.needs
         self.forward = None if is_steady else unit.forward
+        self.passes: Callable[[Port, Any], Port | None] | None = getattr(unit, "passes", None)
         self.leads: dict[Port, tuple[_Node | None, str]] = {}
         self.sent: Iterator[Sent] | None = None
         self.held: dict[Port, deque[Any]] = {}
@@ -73,6 +74,11 @@ class Inline:
             assert sent is not None
             for output, made in sent:
                 target, where = leads[output]
+                while target is not None and target.passes is not None:
+                    through = target.passes(where, made)
+                    if through is None:
+                        break
+                    target, where = target.leads[through]
                 if target is None:
                     yield where, made
                 elif (

@@ -88,11 +88,15 @@ class OPBlock:
             return self.outputs
         return (S_OUT,) if len(self._of_s) < MOST_AHEAD else None
 
-    def passes(self, port: Port) -> Port | None:
-        """The output by which everything but instructions passes unchanged; None: it works."""
-        if len(self.queries) or self._programs or self._of_r is not None:
+    def passes(self, port: Port, message: Any) -> Port | None:
+        """Slices go past a block without queries and without instructions that wait."""
+        if not self._is_idle or type(message) is not Slice:
             return None
         return R_OUT if port == R else S_OUT
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self.queries.parts or self._programs)
 
     def step(self, port: Port, message: Any) -> Iterable[Sent]:
         """Take a message."""
@@ -111,7 +115,7 @@ class OPBlock:
 
     def _slice_of_s(self, of_s: Slice) -> Iterator[Sent]:
         yield S_OUT, of_s
-        if len(self.queries) or self._programs:
+        if not self._is_idle:
             self._of_s.append(of_s)
         of_r = self._of_r
         if of_r is not None and of_s.first == of_r.first:
