@@ -14,10 +14,9 @@ from penstock.blocks.contract import Port, Sent
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network, run
 from penstock.flows.network.threads import Threads
-from penstock.processor.fqp.result_aggregation_buffer import (
-    BufferNode,
-    result_aggregation_buffer,
-)
+from penstock.processor.fqp.result_aggregation_buffer import BufferNode
+from penstock.processor.topology.parts import UnitPort
+from penstock.processor.topology.presets import aggregation_tree
 from penstock.testing.explore import Units, explore
 from penstock.testing.schedule import Schedule
 
@@ -51,13 +50,18 @@ class Source:
 
 
 def processor(blocks: int) -> Network:
-    """Blocks with an entry each, whose results leave by one exit."""
+    """Blocks with an entry each, whose results leave by one exit, as presets have it."""
     sources = [Source(number) for number in range(blocks)]
-    network = Network(list(sources))
+    nodes, wires, root = aggregation_tree([UnitPort(source.name, "final") for source in sources])
+    merging = [BufferNode(node.name) for node in nodes]
+    units: dict[str, Any] = {unit.name: unit for unit in (*sources, *merging)}
+    network = Network(list(units.values()), steady={node.name for node in merging})
     for number, source in enumerate(sources):
         network.enter(str(number), source, "in")
-    root = result_aggregation_buffer(network, [(source, "final") for source in sources])
-    network.leave(*root, "result")
+    for wire in wires:
+        network.wire(units[wire.source.unit], wire.source.port,
+                     units[wire.target.unit], wire.target.port)  # fmt: skip
+    network.leave(units[root.unit], root.port, "result")
     return network
 
 
