@@ -388,7 +388,8 @@ class Engine:
     ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
         flow = self._registry.decide(program)
-        return ExplanationParts(plan, program, flow, (explain_flow(flow, program),))
+        said = (explain_flow(flow, program), *self._registry.explain_blocks(program))
+        return ExplanationParts(plan, program, flow, said)
 
     # -- input ------------------------------------------------------------------------------
 

@@ -287,7 +287,7 @@ class Registry(Generic[Q]):
         self.check_free(instruction.query)
         given = (instruction.order, instruction.kernel, instruction.asked_flow)
         program = self.compiled(instruction.program, *given)
-        program = self._assigned(instruction.query, program, False)
+        program = self.assigned(instruction.query, program, False)
         query = self._new_query(instruction.query, program, False, self.decide(program))
         return self.remember(query, instruction)
 
@@ -295,7 +295,7 @@ class Registry(Generic[Q]):
         """Register a query whose rows are a stream, or refuse it."""
         self.check_free(instruction.name)
         program = self.compiled(instruction.program, flow=instruction.asked_flow)
-        program = self._assigned(instruction.name, program, True)
+        program = self.assigned(instruction.name, program, True)
         flow = self.decide(program)
         derived_stream(instruction.name, program)  # or an error
         query = self._new_query(instruction.name, program, True, flow)
@@ -326,10 +326,10 @@ class Registry(Generic[Q]):
                 "Keep its columns, or derive a new stream.",
             )
         # What no change can make is refused first: no other flow or design would help.
-        program = self._assigned(query.name, program, query.derived)
+        program = self.assigned(query.name, program, query.derived)
         return query, program, self.decide(program)
 
-    def _assigned(self, name: str, program: Program, derived: bool) -> Program:
+    def assigned(self, name: str, program: Program, derived: bool) -> Program:
         """The program with the blocks of the topology that serve it, if there is a topology."""
         if self._assigner is None:
             return program
@@ -339,6 +339,14 @@ class Registry(Generic[Q]):
             if query.name.lower() != name.lower()
         ]
         return self._assigner.assigned(name, derived, program, others)
+
+    def explain_blocks(self, program: Program) -> tuple[str, ...]:
+        """The lines of EXPLAIN about the blocks of the topology, for a query that may run or not."""
+        if self._assigner is None:
+            return ()
+        if program.flow.blocks is None:
+            program = self.assigned("", program, False)
+        return (self._assigner.explain(program),)
 
     def reset(self) -> list[Q]:
         """Remove everything; returns the removed queries."""

@@ -420,7 +420,7 @@ class Engine:
     ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
         self._registry.check_design(program)
-        return explain_on_cores(plan, program, self.cores)
+        return explain_on_cores(plan, program, self.cores, self._registry.explain_blocks(program))
 
     # -- input ------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from penstock.program.isa.op_instructions import (
     ResetBlock,
     ResultPort,
 )
-from penstock.streams.display import counted
+from penstock.streams.display import counted, listed
 
 PortName = Literal["r", "s"]
 
@@ -192,7 +192,7 @@ class QueryAssigner:
         if demand.window is not None and demand.window > capacity:
             raise InputError(
                 f"query {name!r} needs a window of {demand.window:,}, and "
-                f"{_blocks(kept)} {'has' if parts == 1 else 'have'} room for {capacity:,}",
+                f"its {_named(kept)} {'has' if parts == 1 else 'have'} room for {capacity:,}",
                 "Write smaller windows; or install it as another query, which finds larger or more "
                 "blocks, and drop this one.",
             )
@@ -242,6 +242,23 @@ class QueryAssigner:
         return InputError(
             f"{problem}; topology {where}",
             f"Drop a query, write smaller windows, take a larger topology, or {ELSEWHERE}.",
+        )
+
+    def explain(self, program: Program) -> str:
+        """The line of EXPLAIN: the blocks of a query, and what it asks of them."""
+        demand, blocks = demand_of(program), program.flow.blocks or ()
+        where = f"of topology {self.topology.name}"
+        if demand.window is None:
+            asked = (
+                f"{counted(demand.selections, 'selection')} and "
+                f"{counted(demand.projections, 'projection')}"
+            )
+            return f"placement: {_named(blocks)} {where}, {asked}"
+        if len(blocks) == 1:
+            return f"placement: {_named(blocks)} {where}, a join with windows of {demand.window:,}"
+        return (
+            f"placement: {_named(blocks)} {where}, a join with windows of {demand.window:,} that "
+            "spans them (low-latency handshake join)"
         )
 
     # -- instructions -----------------------------------------------------------------------
@@ -301,10 +318,12 @@ def _ports(derived: Sequence[bool]) -> tuple[PortName, ...]:
     return ("s", "r") if derived[1] and not derived[0] else ("r", "r" if all(derived) else "s")
 
 
-def _blocks(numbers: Sequence[int]) -> str:
+def _named(numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
-        return f"its block {numbers[0]}"
-    return f"its blocks {numbers[0]} to {numbers[-1]}"
+        return f"block {numbers[0]}"
+    if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"blocks {numbers[0]} to {numbers[-1]}"
+    return f"blocks {listed(map(str, numbers))}"
 
 
 def _serving(number: int, load: _Load) -> str:

@@ -8,7 +8,7 @@ on the first core, where the rows of the stream are in one order.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock.blocks.aggregate.folding import foldable
@@ -137,9 +137,17 @@ FOLDS = (
 )
 
 
-def explain_on_cores(plan: Plan | None, program: Program, cores: int) -> ExplanationParts:
-    """EXPLAIN on Spark: the plan, program, kernel, flow and distribution of a query."""
+def explain_on_cores(
+    plan: Plan | None, program: Program, cores: int, placed: Sequence[str] = ()
+) -> ExplanationParts:
+    """EXPLAIN on Spark: the plan, program, kernel, flow and distribution of a query.
+
+    ``placed`` says which blocks of a topology serve it, where there is one.
+    """
     flow = decide_on_spark(program, cores)
     folds = (FOLDS,) if foldable(program) is not None else ()
-    said = (explain_on_spark(flow, program), *folds, describe(program, cores))
+    distribution = describe(program, cores)
+    if placed and cores > 1:
+        distribution = f"distribution: the branches of the topology are divided among {cores} cores"
+    said = (explain_on_spark(flow, program), *folds, distribution, *placed)
     return ExplanationParts(plan, program, flow, said)
