@@ -341,7 +341,7 @@ class Registry(Generic[Q]):
         return self._assigner.assigned(name, derived, program, others)
 
     def explain_blocks(self, program: Program) -> tuple[str, ...]:
-        """The lines of EXPLAIN about the blocks of the topology, for a query that may run or not."""
+        """The lines of EXPLAIN about the blocks of the topology, for any query."""
         if self._assigner is None:
             return ()
         if program.flow.blocks is None:
