@@ -6,12 +6,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from penstock import Topology, topology
 from tests.random_scripts import ONE_SIDED, OUTPUTS, PREDICATES, _row
 from tests.steps import Step, rare_steps
 
 SELECTED = ("r.t AS rt, r.x + 1 AS x", "r.*", "r.s || '!' AS s, r.y", "r.x / r.t AS q, 1 AS one")
 LARGEST = 6
 """The largest window of a query."""
+BLOCK = 3
+"""The window of a block of :func:`chain_to_span`: a join of LARGEST tuples spans two."""
 
 
 def _condition(draw: Any) -> str:
@@ -20,32 +23,48 @@ def _condition(draw: Any) -> str:
     return draw(st.sampled_from((connected, connected, f"NOT ({connected})")))  # type: ignore[no-any-return]
 
 
-def _window(draw: Any) -> int:
-    size: int = draw(st.integers(0, LARGEST))
+def _window(draw: Any, least: int = 0) -> int:
+    size: int = draw(st.integers(least, LARGEST))
     return size
 
 
-def _text(draw: Any, shape: tuple[str, ...]) -> str:
+def blocks_to_span(branches: int) -> Topology:
+    """Branches with a large block at the left for selections, then six that joins span."""
+    text = topology(f"fqp:partial:{branches}x7:{BLOCK}").to_toml()
+    for number in range(1, 7 * branches, 7):
+        before = f"number = {number}\nwindow = {BLOCK}\n"
+        assert before in text
+        text = text.replace(before, f"number = {number}\nwindow = 40\n")
+    return Topology.from_toml(text)
+
+
+def _text(draw: Any, shape: tuple[str, ...], spanning: bool) -> str:
     """A query of a shape: what it reads, in order."""
     if len(shape) == 1:
         outputs = draw(st.sampled_from(SELECTED))
         return f"SELECT {outputs} FROM {shape[0]} AS r WHERE {_condition(draw)}"
     left, right = shape
     first, second = ("s", "r") if left == "S" else ("r", "s")
+    least = BLOCK + 1 if spanning else 0  # a change never needs other blocks
     text = (
-        f"SELECT {draw(st.sampled_from(OUTPUTS))} FROM {left} [ROWS {_window(draw)}] AS {first} "
+        f"SELECT {draw(st.sampled_from(OUTPUTS))} FROM {left} [ROWS {_window(draw, least)}] AS "
+        f"{first} "
         f"JOIN {right} [ROWS {_window(draw)}] AS {second} ON {draw(st.sampled_from(PREDICATES))}"
     )
     if draw(st.integers(0, 2)) == 0:
         text += f" WHERE {_condition(draw)}"
-    if draw(st.integers(0, 3)) == 0:
+    if not spanning and draw(st.integers(0, 3)) == 0:
         text += f" EMIT ORDER {draw(st.sampled_from(('outer', 'inner')))}"
     return text
 
 
 @st.composite
-def topology_scripts(draw: Any) -> list[Step]:
-    """A script with derived selections, selections, joins, changes and drops among tuples."""
+def topology_scripts(draw: Any, spanning: bool = False, derives: bool = True) -> list[Step]:
+    """A script with derived selections, selections, joins, changes and drops among tuples.
+
+    ``spanning``: all joins have windows larger than BLOCK, and no order. ``derives``: there may be
+    derived streams; where each branch is one block, no join could read them.
+    """
     steps: list[Step] = []
     installed: dict[str, tuple[str, ...]] = {}
     derived: dict[str, str] = {}
@@ -66,22 +85,25 @@ def topology_scripts(draw: Any) -> list[Step]:
         shapes = [(s,) for s in sources] + [(s, "S") for s in sources] + [("S", s) for s in sources]
         shape = draw(st.sampled_from(shapes))
         installed[f"q{count}"] = shape
-        steps.append(Step("install", f"q{count}", _text(draw, shape)))
+        steps.append(Step("install", f"q{count}", _text(draw, shape, spanning)))
         count += 1
 
-    if draw(st.booleans()):
-        derive("D")
+    if spanning or (derives and draw(st.booleans())):
+        derive("D")  # in the large block, so that no join has it
     install()
     verbs = ("tuple",) * 12 + ("change", "install", "derive", "rare")
     for _ in range(draw(st.integers(0, 24))):
         verb, stream = draw(st.sampled_from(verbs)), draw(st.sampled_from(("R", "S")))
         if verb == "install" and len(installed) < 3:
             install()
-        elif verb == "derive" and len(derived) < 2:
+        elif verb == "derive" and derives and len(derived) < 2:
             derive("E" if "D" in derived else "D")
         elif verb == "change" and (installed or derived):
             name = draw(st.sampled_from(sorted((*installed, *derived))))
-            text = _derivation(derived[name]) if name in derived else _text(draw, installed[name])
+            if name in derived:
+                text = _derivation(derived[name])
+            else:
+                text = _text(draw, installed[name], spanning)
             steps.append(Step("change", name, text))
         elif stream in ended:
             continue

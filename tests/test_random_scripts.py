@@ -171,6 +171,12 @@ def compare(steps: list[Step], sizes: list[int], times: Times = INT64, **options
     check(steps, on_oracle(steps, times), on_engine(steps, sizes, times, **options))
 
 
+def in_any_order(found: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """What was found, each query's rows by position, where no order is promised."""
+    rows, *letters = found
+    return {name: sorted(each, key=repr) for name, each in rows.items()}, *letters
+
+
 def check(
     steps: list[Step], expected: tuple[dict[str, Any], ...], found: tuple[dict[str, Any], ...]
 ) -> None:

@@ -10,20 +10,26 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.engines.spark.in_process import Cluster, connected
 from tests.engines.spark.test_in_process import on_cluster
-from tests.processor.test_topology_scripts import BATCHES, SIZES, TOPOLOGIES
-from tests.random_topology import topology_scripts
-from tests.steps import Step
-from tests.test_random_scripts import check, on_oracle
+from tests.processor.test_topology_scripts import BATCHES, SIZES, TOPOLOGIES, scripts_for
+from tests.random_topology import blocks_to_span
+from tests.test_random_scripts import check, in_any_order, on_oracle
 
+from penstock import Topology
 from penstock.errors import StateError
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-@examples(40)
-@given(topology_scripts(), SIZES, BATCHES, st.integers(0, 1 << 30), st.integers(1, 3))
+@pytest.mark.parametrize("topology", (*TOPOLOGIES, blocks_to_span(1), blocks_to_span(2)), ids=str)
+@examples(25)
+@given(st.data(), SIZES, BATCHES, st.integers(0, 1 << 30), st.integers(1, 3))
 def test_rows_are_the_oracles_after_any_failure(
-    topology: str, steps: list[Step], sizes: list[int], batch_rows: int, seed: int, cores: int
+    topology: str | Topology,
+    data: st.DataObject,
+    sizes: list[int],
+    batch_rows: int,
+    seed: int,
+    cores: int,
 ) -> None:
+    steps = data.draw(scripts_for(topology))
     found = on_cluster(
         steps,
         sizes,
@@ -34,7 +40,10 @@ def test_rows_are_the_oracles_after_any_failure(
         cores=cores,
         topology=topology,
     )
-    check(steps, on_oracle(steps), found)
+    expected = on_oracle(steps)
+    if isinstance(topology, Topology):
+        expected, found = in_any_order(expected), in_any_order(found)
+    check(steps, expected, found)
 
 
 def test_a_checkpoint_goes_on_with_its_topology_only(tmp_path: Path) -> None:

@@ -10,33 +10,65 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.effort import examples
-from tests.random_topology import topology_scripts
+from tests.random_topology import blocks_to_span, topology_scripts
 from tests.steps import Step
-from tests.test_random_scripts import check, on_oracle, run_on
+from tests.test_random_scripts import check, in_any_order, on_oracle, run_on
 
 import penstock as ps
+from penstock import Topology
 from penstock.engines.local.engine import Engine
 
 SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
 BATCHES = st.sampled_from((1, 2, 7, 1000))
-TOPOLOGIES = ("fqp:chain:6:40", "fqp:partial:2x5:40", "fqp:partial:3x6:32")
+TOPOLOGIES = ("fqp:chain:6:40", "fqp:parallel:6:40", "fqp:partial:2x5:40", "fqp:partial:3x6:32")
+
+
+def scripts_for(topology: str | Topology) -> st.SearchStrategy[list[Step]]:
+    """Scripts whose queries fit a topology."""
+    spanning = isinstance(topology, Topology)
+    return topology_scripts(spanning, spanning or "parallel" not in topology)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @examples(60)
-@given(topology_scripts(), SIZES, BATCHES)
+@given(st.data(), SIZES, BATCHES)
 def test_rows_are_the_oracles(
-    topology: str, steps: list[Step], sizes: list[int], batch_rows: int
+    topology: str, data: st.DataObject, sizes: list[int], batch_rows: int
 ) -> None:
+    steps = data.draw(scripts_for(topology))
     engine = Engine(topology=topology, batch_rows=batch_rows, compile_predicates=False)
     check(steps, on_oracle(steps), run_on(engine, steps, sizes))
 
 
-@examples(40)
-@given(topology_scripts(), SIZES)
-def test_a_saved_engine_goes_on_with_its_queries_where_they_stood(
-    steps: list[Step], sizes: list[int]
+@pytest.mark.parametrize("branches", (1, 2))
+@examples(60)
+@given(topology_scripts(spanning=True), SIZES, BATCHES)
+def test_joins_that_span_blocks_have_the_oracles_rows(
+    branches: int, steps: list[Step], sizes: list[int], batch_rows: int
 ) -> None:
+    topology = blocks_to_span(branches)
+    engine = Engine(topology=topology, batch_rows=batch_rows, compile_predicates=False)
+    found = run_on(engine, steps, sizes, settle=spanning)
+    check(steps, in_any_order(on_oracle(steps)), in_any_order(found))
+
+
+def spanning(engine: Any) -> Any:
+    """The engine, every join of which spans two blocks."""
+    for query in engine.queries.values():
+        if query.program.joins:
+            assert len(query.program.flow.blocks) == 2
+            assert query.pipeline.flow.name == "low-latency-handshake"
+    return engine
+
+
+@pytest.mark.parametrize("spans", (False, True))
+@examples(40)
+@given(st.data(), SIZES)
+def test_a_saved_engine_goes_on_with_its_queries_where_they_stood(
+    spans: bool, data: st.DataObject, sizes: list[int]
+) -> None:
+    steps = data.draw(topology_scripts(spanning=spans))
+
     def restored(engine: Any) -> Any:
         if engine.dropped:  # an engine is saved without what dropped queries have left
             return engine
@@ -49,5 +81,9 @@ def test_a_saved_engine_goes_on_with_its_queries_where_they_stood(
         assert after == before
         return engine
 
-    engine = Engine(topology="fqp:chain:6:40", compile_predicates=False)
-    check(steps, on_oracle(steps), run_on(engine, steps, sizes, settle=restored))
+    topology = blocks_to_span(1) if spans else "fqp:chain:6:40"
+    engine = Engine(topology=topology, compile_predicates=False)
+    expected, found = on_oracle(steps), run_on(engine, steps, sizes, settle=restored)
+    if spans:
+        expected, found = in_any_order(expected), in_any_order(found)
+    check(steps, expected, found)

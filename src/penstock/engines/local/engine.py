@@ -387,8 +387,9 @@ class Engine:
         self, sql: str | Program, order: str | None, kernel: str | None, choice: FlowChoice
     ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
+        program, placed = self._registry.as_placed(program)
         flow = self._registry.decide(program)
-        said = (explain_flow(flow, program), *self._registry.explain_blocks(program))
+        said = (explain_flow(flow, program), *placed)
         return ExplanationParts(plan, program, flow, said)
 
     # -- input ------------------------------------------------------------------------------

@@ -95,15 +95,20 @@ class QueryNetwork(Protocol):
 class OwnNetwork:
     """The network of one query alone, laid out as its program says that blocks read one another.
 
-    ``drive`` makes its driver; the output is the same by any.
+    ``drive`` makes its driver; the output is the same by any. ``make`` makes its blocks.
     """
 
     number: int | None = None
 
-    def __init__(self, program: Program, drive: Callable[[Network], Driver] = Inline) -> None:
+    def __init__(
+        self,
+        program: Program,
+        drive: Callable[[Network], Driver] = Inline,
+        make: Callable[[BlockInstruction], Block] = make_block,
+    ) -> None:
         self.intake = Intake([str(number) for number, _ in program.intake.readers])
         self.blocks: dict[BlockId, Block] = {
-            i.block: make_block(i) for i in program.instructions if i.reads
+            i.block: make(i) for i in program.instructions if i.reads
         }
         self._driver = drive(self._laid_out(program))
 

@@ -3,6 +3,9 @@
 The query has no network of its own: input comes to all queries of a topology at once
 (:mod:`penstock.engines.shared.processing`), and what is sent here is for this query alone, its
 instructions and what is known of its streams when it starts.
+
+A join that spans blocks has one: the front of the join, whose cores are in the topology
+(:mod:`penstock.processor.fqp.spanning_join`).
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ from functools import partial
 from penstock.blocks.contract import Batch, Block, BlockId, Message, Site
 from penstock.blocks.intake import Intake
 from penstock.engines.shared.pipeline import OwnNetwork, QueryNetwork, QueryOutput
+from penstock.flows.make import make_block
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
 from penstock.processor.fqp.processor import MadeStream, Processor
+from penstock.processor.fqp.spanning_join import spanning_join
 from penstock.processor.query_assigner.query_assigner import QueryAssigner
-from penstock.program.isa.block_instructions import Program
+from penstock.program.choose.flow import blocks_spanned
+from penstock.program.isa.block_instructions import BlockInstruction, JoinStreams, Program
 
 
 class PlacedNetwork:
@@ -81,10 +87,59 @@ class PlacedNetwork:
         self._processor.forget(self._query, self.program.flow.blocks or ())
 
 
+class SpanningNetwork:
+    """The network of a join that spans blocks of a topology: its front, and its place there."""
+
+    number: int | None = None
+
+    def __init__(
+        self, program: Program, processor: Processor, drive: Callable[[Network], Driver]
+    ) -> None:
+        self._place = PlacedNetwork(program, processor, None)
+        query, blocks = self._place.number, program.flow.blocks or ()
+
+        def make(instruction: BlockInstruction) -> Block:
+            if isinstance(instruction, JoinStreams):
+                return spanning_join(instruction.block, processor, query, blocks)
+            return make_block(instruction)
+
+        self._front = OwnNetwork(program, drive, make)
+
+    @property
+    def intake(self) -> Intake:
+        """That of the front."""
+        return self._front.intake
+
+    @property
+    def blocks(self) -> dict[BlockId, Block]:
+        """Those of the front."""
+        return self._front.blocks
+
+    def run(self, message: Message) -> QueryOutput:
+        """Send a message to the front."""
+        return self._front.run(message)
+
+    def instruct(self, program: Program, position: int, site: Site) -> QueryOutput:
+        """Send instructions to the blocks of the topology, and to the front."""
+        yield from self._place.instruct(program, position, site)
+        yield from self._front.instruct(program, position, site)
+
+    def close(self) -> None:
+        """Leave the blocks of the topology."""
+        self._front.close()
+        self._place.close()
+
+
 def network_maker(
     processor: Processor | None, derived: str | None, drive: Callable[[Network], Driver] = Inline
 ) -> Callable[[Program], QueryNetwork]:
     """What makes the network of a query: on the topology if there is one, or its own."""
     if processor is None:
         return partial(OwnNetwork, drive=drive)
-    return lambda program: PlacedNetwork(program, processor, derived)
+
+    def make(program: Program) -> QueryNetwork:
+        if blocks_spanned(program):
+            return SpanningNetwork(program, processor, drive)
+        return PlacedNetwork(program, processor, derived)
+
+    return make

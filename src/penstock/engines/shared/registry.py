@@ -340,13 +340,16 @@ class Registry(Generic[Q]):
         ]
         return self._assigner.assigned(name, derived, program, others)
 
-    def explain_blocks(self, program: Program) -> tuple[str, ...]:
-        """The lines of EXPLAIN about the blocks of the topology, for any query."""
+    def as_placed(self, program: Program) -> tuple[Program, tuple[str, ...]]:
+        """For EXPLAIN, the program with the blocks that it has or would have, and a line of them.
+
+        Without a topology, the program as it is.
+        """
         if self._assigner is None:
-            return ()
+            return program, ()
         if program.flow.blocks is None:
             program = self.assigned("", program, False)
-        return (self._assigner.explain(program),)
+        return program, (self._assigner.explain(program),)
 
     def reset(self) -> list[Q]:
         """Remove everything; returns the removed queries."""

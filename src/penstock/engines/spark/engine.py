@@ -420,7 +420,8 @@ class Engine:
     ) -> ExplanationParts:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
         self._registry.check_design(program)
-        return explain_on_cores(plan, program, self.cores, self._registry.explain_blocks(program))
+        program, placed = self._registry.as_placed(program)
+        return explain_on_cores(plan, program, self.cores, placed)
 
     # -- input ------------------------------------------------------------------------------
 

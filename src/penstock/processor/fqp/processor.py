@@ -117,6 +117,16 @@ class Processor:
             self._names.append(name)
         return number
 
+    @property
+    def driver(self) -> Driver:
+        """What runs the network."""
+        return self._driver
+
+    def branch_of(self, block: int) -> int:
+        """The number of the branch that has a block."""
+        branches = self.topology.branches
+        return next(i for i in self._branches if any(u.number == block for u in branches[i]))
+
     def parts(self, query: int) -> dict[BlockId, Block]:
         """The blocks that serve a query, by their numbers in its program."""
         found: dict[BlockId, Block] = {}

@@ -20,6 +20,10 @@ came to them. Instructions wait for no tuple, and a token for no slice behind it
 
 The rule of the Coordinator Unit, that no window changes while the Processing Unit works, holds
 because a step takes both slices and makes all of their rows.
+
+A join that spans blocks has a core of the low-latency handshake join in each of them: its messages
+go by the same wires from block to block, and :mod:`penstock.flows.low_latency_handshake.core` says
+why they find every pair once.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from penstock.blocks.contract import LETTERS, Batch, Measures, Port, Sent
 from penstock.blocks.run import Run, concatenate
 from penstock.processor.op_block.messages import (
     FAILED,
+    PAIRS,
     ForCore,
     Programming,
     QueryOutput,
@@ -46,6 +51,10 @@ from penstock.program.isa.words.layout import WordLayout
 from penstock.program.isa.words.packing import instructions
 
 R_OUT, S_OUT, FINAL = "r-out", "s-out", "final"
+BEHIND = {R: "left", S: "right"}
+AHEAD = {R: "right", S: "left"}
+OUT_OF = {"right": R_OUT, "left": S_OUT}
+"""Where a core's neighbours are: behind and ahead of what comes by a port, and by which output."""
 MOST_AHEAD = 16
 """How many slices S may be ahead of R in a block."""
 
@@ -86,7 +95,9 @@ class OPBlock:
             return (R_OUT, FINAL) if self._of_r is None else None
         if self._of_r is not None:
             return self.outputs
-        return (S_OUT,) if len(self._of_s) < MOST_AHEAD else None
+        if len(self._of_s) >= MOST_AHEAD:
+            return None
+        return (S_OUT, FINAL) if self.queries.has_core else (S_OUT,)
 
     def passes(self, port: Port, message: Any) -> Port | None:
         """Slices go past a block without queries and without instructions that wait."""
@@ -106,8 +117,8 @@ class OPBlock:
             return self._instructed(message)
         if isinstance(message, Token):
             return self._token(message)
-        assert isinstance(message, ForCore)
-        return ((R_OUT if port == R else S_OUT, message),)
+        assert isinstance(message, ForCore), message
+        return self._for_core(port, message)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Sequence[Sent]:
         """Nothing: what waits goes on when a message comes."""
@@ -129,6 +140,22 @@ class OPBlock:
             self._of_r = of_r
             return
         yield from self._process(of_r)
+
+    def _for_core(self, port: Port, message: ForCore) -> Iterator[Sent]:
+        """Give a message to the core of its join, or pass it on."""
+        query = message.query
+        part = self.queries.parts.get(query)
+        if part is None or part.core is None:
+            yield OUT_OF[AHEAD[port]], message
+            return
+        try:
+            for ahead, made in part.core.step(BEHIND[port], message.message):
+                if ahead in OUT_OF:
+                    yield OUT_OF[ahead], ForCore(query, made)
+                else:
+                    yield FINAL, Results((QueryOutput(query, PAIRS, made),))
+        except Exception as error:  # of any kind: other queries must not miss the input
+            yield FINAL, Results((QueryOutput(query, FAILED, error),))
 
     # -- instructions -----------------------------------------------------------------------
 

@@ -25,8 +25,15 @@ from penstock.blocks.contract import (
     Site,
 )
 from penstock.blocks.run import Run, empty_run
+from penstock.flows.network.network import Paced
 from penstock.program.isa.block_instructions import BlockInstruction, JoinStreams
-from penstock.program.isa.op_instructions import Bypass, OPInstruction, ReadPorts, ResetBlock
+from penstock.program.isa.op_instructions import (
+    Bypass,
+    JoinPart,
+    OPInstruction,
+    ReadPorts,
+    ResetBlock,
+)
 
 MakeBlock = Callable[[BlockInstruction], Block]
 R, S = "r", "s"
@@ -48,6 +55,8 @@ class QueryPart:
         What its tuples go through, in order.
     nothing
         What a stream without tuples gives, by input.
+    core
+        The core that the block is in a join that spans several; None: the query is here whole.
     """
 
     query: int
@@ -55,6 +64,7 @@ class QueryPart:
     ports: ReadPorts = field(default_factory=lambda: ReadPorts((), ()))
     blocks: dict[BlockId, Block] = field(default_factory=dict)
     nothing: tuple[Run | None, ...] = ()
+    core: Paced | None = None
 
     def reads(self, port: Port) -> list[int]:
         """The streams that it reads by a port."""
@@ -118,6 +128,8 @@ class QueryBuffer:
         self.parts: dict[int, QueryPart] = {}
         self.reads_s = False
         """Whether a query reads a stream by the port of S."""
+        self.has_core = False
+        """Whether the block is a core of a join that spans several."""
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -130,6 +142,9 @@ class QueryBuffer:
         self.reads_s = any(part.reads(S) for part in self.parts.values())
 
     def _take(self, query: int, bodies: Sequence[Any], position: int, site: Site) -> None:
+        if any(isinstance(body, JoinPart) for body in bodies):
+            # Its core comes from the front of the join, which has the same instructions.
+            bodies = [body for body in bodies if isinstance(body, ResetBlock)]
         told: list[BlockInstruction] = []
         for body in bodies:
             if isinstance(body, ResetBlock):
@@ -148,9 +163,15 @@ class QueryBuffer:
             self.remove(one)
         self.parts[query] = QueryPart(query, reset.result_port)
 
+    def host(self, query: int, core: Paced | None) -> None:
+        """Let the block be that core of a query, or none any more."""
+        self.parts[query].core = core
+        self.has_core = any(part.core is not None for part in self.parts.values())
+
     def remove(self, query: int) -> None:
         """Forget a query, with its windows."""
         part = self.parts.pop(query, None)
         if part is not None:
             part.close()
         self.reads_s = any(one.reads(S) for one in self.parts.values())
+        self.has_core = any(one.core is not None for one in self.parts.values())

@@ -301,12 +301,11 @@ class QueryAssigner:
             bodies: list[OPInstruction] = []
             if is_new:
                 bodies.append(OPInstruction(number, query, ResetBlock(port)))
+            bodies.append(OPInstruction(number, query, reads))
             if spans:
                 capacity = self.topology.blocks[number].window
                 bodies.append(OPInstruction(number, query, JoinPart(part, len(blocks), capacity)))
-            else:
-                bodies.append(OPInstruction(number, query, reads))
-                bodies += [OPInstruction(number, query, body) for body in demand.bodies]  # type: ignore[arg-type]
+            bodies += [OPInstruction(number, query, body) for body in demand.bodies]  # type: ignore[arg-type]
             found += bodies
         return found
 

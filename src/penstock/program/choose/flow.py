@@ -132,7 +132,8 @@ def decide(program: Program) -> Flow:
     kinds = [join.kind for join in program.joins]
     special = next((kind for kind in kinds if kind != "inner"), None)
     several = _multiway(program)
-    name = choice.name or _default(choice, special, several)
+    spanned = blocks_spanned(program)
+    name = choice.name or (SPANNING if spanned else _default(choice, special, several))
     if several and name != "three-step":
         step = _step(program)
         instead = (
@@ -170,7 +171,7 @@ def decide(program: Program) -> Flow:
                 "take its rows in the order of their arrival",
                 "Ask for the flow splitjoin.",
             )
-    cores = 1 if name == "three-step" else choice.cores or max(1, _machine_cores())
+    cores = 1 if name == "three-step" else spanned or choice.cores or max(1, _machine_cores())
     design, revises = "mjoin", False
     if several:
         design = design_of(choice, program).design
@@ -189,6 +190,16 @@ def decide(program: Program) -> Flow:
         choice.stash,
         revises,
     )
+
+
+SPANNING = "low-latency-handshake"
+"""The flow of a join that spans blocks of a topology."""
+
+
+def blocks_spanned(program: Program) -> int:
+    """How many blocks of a topology a join spans; 0 if it spans none, or is within one."""
+    blocks = len(program.flow.blocks or ())
+    return blocks if program.joins and blocks > 1 else 0
 
 
 def _check_windows(flow: str, program: Program) -> None:
@@ -472,6 +483,8 @@ def _orders(flow: Flow, choice: FlowChoice) -> str:
 def _why(choice: FlowChoice, program: Program) -> str:
     if choice.name is not None:
         return "asked for"
+    if blocks_spanned(program):
+        return "the join spans as many blocks of the topology, which are its cores"
     if choice.branching is not None:
         return "a branching is asked for, and it has the tree that branches"
     if (choice.cores or 1) == 1:

@@ -22,6 +22,7 @@ from penstock.engines.spark.flow import (
 )
 from penstock.processor.topology.topology import Topology
 from penstock.program.choose.explain import ExplanationParts
+from penstock.program.choose.flow import decide, explain_flow
 from penstock.program.isa.block_instructions import (
     AggregateRows,
     OrderRows,
@@ -145,9 +146,16 @@ def explain_on_cores(
     ``placed`` says which blocks of a topology serve it, where there is one.
     """
     flow = decide_on_spark(program, cores)
+    if placed:
+        # Inside a core of Spark, the blocks of a topology work as they do anywhere.
+        inside = decide(program)
+        distribution = "distribution: one core"
+        if cores > 1:
+            distribution = (
+                f"distribution: the branches of the topology are divided among {cores} cores"
+            )
+        said = (explain_flow(inside, program), distribution, *placed)
+        return ExplanationParts(plan, program, inside, said)
     folds = (FOLDS,) if foldable(program) is not None else ()
-    distribution = describe(program, cores)
-    if placed and cores > 1:
-        distribution = f"distribution: the branches of the topology are divided among {cores} cores"
-    said = (explain_on_spark(flow, program), *folds, distribution, *placed)
+    said = (explain_on_spark(flow, program), *folds, describe(program, cores))
     return ExplanationParts(plan, program, flow, said)
