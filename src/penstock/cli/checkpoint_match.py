@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.engines.shared.text_difference import difference
 from penstock.errors import StateError
+from penstock.processor.topology.topology import Topology
 
 PROGRAMS = "programs"
 """Under this name is the digest of every query of a run, by the query's name."""
@@ -18,11 +19,21 @@ class CommandRecord:
     """A command's arguments, recorded in its checkpoint before the log has any event.
 
     A checkpoint with other arguments is refused by the constructor, before Spark starts.
+    ``topology`` is what queries stand on.
     """
 
-    def __init__(self, checkpoint: Path | None, cores: int, command: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        checkpoint: Path | None,
+        cores: int,
+        command: dict[str, Any],
+        topology: Topology | None = None,
+    ) -> None:
         self._checkpoint = None if checkpoint is None else checkpoint.absolute()
         self._cores = cores
+        self._topology = topology
+        if topology is not None:
+            command = {**command, "topology": topology.name}
         self._command: dict[str, Any] = json.loads(json.dumps(command))
         if self._checkpoint is not None:
             self._compare(self._checkpoint)
@@ -54,7 +65,7 @@ class CommandRecord:
         if self._checkpoint is not None:
             from penstock.engines.spark.resident.checkpoint import begin
 
-            begin(self._checkpoint, self._cores, self._command)
+            begin(self._checkpoint, self._cores, self._command, self._topology)
 
 
 def _other(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

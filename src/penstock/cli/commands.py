@@ -35,12 +35,14 @@ from penstock.cli.options import (
     ProbeOrder,
     RowsPerTrigger,
     Stash,
+    TopologyOption,
     Watch,
     check_engine,
     check_watch,
     flow_choice,
     one_of,
     spark_options,
+    topology_option,
 )
 from penstock.cli.output import print_summary, print_table, with_progress, write
 from penstock.errors import InputError, PenstockError, TopologyError
@@ -50,6 +52,7 @@ from penstock.streams.display import counted, listed
 if TYPE_CHECKING:
     from penstock.cli.run.on_spark import SparkOptions
     from penstock.engines.shared.checksums import Verification
+    from penstock.processor.topology.topology import Topology
 
 
 MOST_PROBLEMS = 20
@@ -130,6 +133,14 @@ class ExplanationForm(StrEnum):
 
     text = "text"
     json = "json"
+
+
+class AssignmentForm(StrEnum):
+    """How an assignment is shown."""
+
+    text = "text"
+    json = "json"
+    hex = "hex"
 
 
 TopologyName = Annotated[
@@ -271,6 +282,7 @@ def run(
     design: Design = None,
     probe_order: ProbeOrder = None,
     stash: Stash = None,
+    topology: TopologyOption = None,
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Write the counts and the rate.")
     ] = None,
@@ -289,6 +301,7 @@ def run(
     choice = flow_choice(
         spark, flow, cores, branching, precision, admission, design, probe_order, stash
     )
+    on = topology_option(topology, choice)
     if watch:
         check_watch(spark)
     from penstock.cli.run.bounded import execute, prepare
@@ -300,7 +313,9 @@ def run(
     check_outputs({option: path for option, path in outputs.items() if path}, query, streams)
     rows = order.value if order else None
     text = _read(query)
-    ready = prepare(text, streams, order_by, rows, kernel=kernel, spark=spark, flow=choice)
+    ready = prepare(
+        text, streams, order_by, rows, kernel=kernel, spark=spark, flow=choice, topology=on
+    )
     _warn_of_unread(streams, [source.stream.name for source in ready.sources])
     result, table = with_progress(
         ready, lambda progress: execute(ready, out, progress, letters), watch
@@ -334,6 +349,7 @@ def replay(
     design: Design = None,
     probe_order: ProbeOrder = None,
     stash: Stash = None,
+    topology: TopologyOption = None,
     master: Master = None,
     rows_per_trigger: RowsPerTrigger = None,
     checkpoint: Checkpoint = None,
@@ -343,6 +359,7 @@ def replay(
     choice = flow_choice(
         spark, flow, cores, branching, precision, admission, design, probe_order, stash
     )
+    on = topology_option(topology, choice)
     from penstock.testing.replay import Replay
     from penstock.testing.script import parse_script
 
@@ -358,21 +375,21 @@ def replay(
 
     rows = order.value if order else None
     command = {"script": text, "order": rows, "kernel": kernel, "precision": precision}
-    with _target(spark, command) as target:
+    with _target(spark, command, on) as target:
         size = batch or (1 if spark is None else len(steps) + 1)
         Replay(target, size, rows, kernel, print, fail, choice).run(steps)
     if failures:
         raise typer.Exit(1)
 
 
-def _target(spark: SparkOptions | None, command: dict[str, Any]) -> Any:
+def _target(spark: SparkOptions | None, command: dict[str, Any], topology: Topology | None) -> Any:
     if spark is None:
         from penstock.testing.replay import EngineTarget
 
-        return EngineTarget("local")
+        return EngineTarget("local", topology=topology)
     from penstock.cli.replay_on_spark import SparkTarget
 
-    return SparkTarget(spark, command)
+    return SparkTarget(spark, command, topology)
 
 
 @app.command(cls=_Command)
@@ -390,6 +407,7 @@ def explain(
     design: Design = None,
     probe_order: ProbeOrder = None,
     stash: Stash = None,
+    topology: TopologyOption = None,
     engine: EngineOption = "spark",
     form: Annotated[
         ExplanationForm,
@@ -401,6 +419,7 @@ def explain(
     choice = flow_choice(
         spark, flow, cores, branching, precision, admission, design, probe_order, stash
     )
+    on = topology_option(topology, choice)
     from penstock.cli.run.inputs import streams_read
     from penstock.cli.run.setup import install
 
@@ -415,6 +434,7 @@ def explain(
         explained=True,
         flow=choice,
         on_spark=spark is not None,
+        topology=on,
     )
     _warn_of_unread(streams, streams_read(ready.engine, ready.query))
     with ready.engine:
@@ -422,7 +442,10 @@ def explain(
         if spark is not None:
             from penstock.engines.spark.resident.distribution import explain_on_cores
 
-            said = explain_on_cores(said.plan, said.program.placed(choice), spark.cores)
+            program, placed = ready.engine.registry.as_placed(said.program)
+            if on is None:
+                program = program.placed(choice)
+            said = explain_on_cores(said.plan, program, spark.cores, placed)
         print(said.text if form is ExplanationForm.text else said.to_json())
 
 
@@ -440,6 +463,47 @@ def demo(engine: EngineOption = "spark") -> None:
 
 
 @app.command(cls=_Command)
+def assign(
+    query: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="QUERY.sql...", help="Statements; every SELECT is a query of its own."
+        ),
+    ],
+    topology: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|NAME", help="A TOML file, or a preset: fqp:chain:9, fqp:partial:2x3:512."
+        ),
+    ],
+    stream: Streams = [],  # noqa: B006  (as above)
+    form: Annotated[
+        AssignmentForm,
+        typer.Option("--format", help="A table and the text of the words, JSON, or the words."),
+    ] = AssignmentForm.text,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it to a file instead of standard output."),
+    ] = None,
+) -> None:
+    """Place queries on a topology: which blocks serve them, and the instructions for these."""
+    from penstock.cli.assign import assigned
+    from penstock.processor.topology.load import load_topology
+
+    texts: dict[Path, str] = {}
+    for path in query:
+        if path in texts:
+            raise InputError(f"{path} is given twice", "Give each file once.")
+        texts[path] = _read(path)
+    found = assigned(texts, _parse_streams(stream), load_topology(topology))
+    made = found.to_text()
+    if form is not AssignmentForm.text:
+        is_json = form is AssignmentForm.json
+        made = json.dumps(found.to_json(), indent=2) + "\n" if is_json else found.to_hex()
+    _write_words(query, out, made)
+
+
+@app.command(cls=_Command)
 def asm(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Instructions, one a line.")],
     out: WordFile = None,
@@ -451,7 +515,7 @@ def asm(
     from penstock.cli.words import assembled, layout_of
 
     text = _read(file)
-    _write_words(file, out, assembled(text, layout_of(bits, topology), form is WordForm.hex))
+    _write_words([file], out, assembled(text, layout_of(bits, topology), form is WordForm.hex))
 
 
 @app.command(cls=_Command)
@@ -466,12 +530,12 @@ def disasm(
     from penstock.cli.words import disassembled, layout_of
 
     words = _read(file) if form is WordForm.hex else _read_bytes(file)
-    _write_words(file, out, disassembled(words, layout_of(bits, topology)))
+    _write_words([file], out, disassembled(words, layout_of(bits, topology)))
 
 
-def _write_words(file: Path, out: Path | None, content: str | bytes) -> None:
+def _write_words(files: list[Path], out: Path | None, content: str | bytes) -> None:
     if out is not None:
-        if out.exists() and file.samefile(out):
+        if out.exists() and any(file.samefile(out) for file in files):
             raise InputError(f"--out {out} is the input itself", "Name another file.")
         write(out, content)
     elif isinstance(content, bytes):

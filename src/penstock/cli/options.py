@@ -16,6 +16,7 @@ from penstock.streams.display import listed
 
 if TYPE_CHECKING:
     from penstock.cli.run.on_spark import SparkOptions
+    from penstock.processor.topology.topology import Topology
     from penstock.program.isa.flow import FlowChoice
 
 FLAG = ""
@@ -132,6 +133,41 @@ def flow_choice(
 
     check_on_spark(choice)
     return replace(choice, cores=None, branching=None, admission=None)
+
+
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="FILE|NAME",
+        help="The topology that queries stand on: a TOML file, or a preset such as fqp:chain:4.",
+    ),
+]
+
+
+def topology_option(given: str | None, choice: FlowChoice) -> Topology | None:
+    """The topology that is asked for; its blocks share the work, and no flow options do."""
+    if given is None:
+        return None
+    asked = {
+        "--flow": choice.name,
+        "--cores": choice.cores,
+        "--branching": choice.branching,
+        "--admission": choice.admission if choice.admission == "shed" else None,
+        "--design": choice.design,
+        "--probe-order": choice.probe_order,
+        "--stash": choice.stash,
+    }
+    for option, value in asked.items():
+        if value is not None:
+            raise InputError(
+                f"{option} {value} is about the cores of a query, and on a topology its blocks "
+                "do the work",
+                f"Leave out {option}, or --topology {given}.",
+            )
+    from penstock.processor.topology.load import load_topology
+
+    return load_topology(given)
 
 
 class EngineName(StrEnum):

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.cli.checkpoint_match import CommandRecord
 from penstock.cli.run.on_spark import FedEngine, SparkOptions
+from penstock.processor.topology.topology import Topology
 from penstock.testing.expectations import Output
 from penstock.testing.replay import Event, outputs_of
 
@@ -20,9 +21,11 @@ from penstock.testing.replay import Event, outputs_of
 class SparkTarget:
     """Spark as a target of scripts. ``command`` has the arguments of the command."""
 
-    def __init__(self, options: SparkOptions, command: dict[str, Any]) -> None:
-        CommandRecord(options.checkpoint, options.cores, command).begin()
-        self._fed = FedEngine(options.connect())
+    def __init__(
+        self, options: SparkOptions, command: dict[str, Any], topology: Topology | None = None
+    ) -> None:
+        CommandRecord(options.checkpoint, options.cores, command, topology).begin()
+        self._fed = FedEngine(options.connect(topology=topology))
         self._ahead: list[tuple[int, Output]] = []
 
     @property

@@ -379,11 +379,16 @@ def outputs_of(query: str, rows: Iterable[Result], letters: Iterable[Letter]) ->
 
 
 class EngineTarget:
-    """An engine as a target of scripts: opened by name and closed, or borrowed open and reset."""
+    """An engine as a target of scripts: opened by name and closed, or borrowed open and reset.
 
-    def __init__(self, engine: Any) -> None:
+    ``options`` are those of an engine that is opened.
+    """
+
+    def __init__(self, engine: Any, **options: Any) -> None:
         self._is_borrowed = not isinstance(engine, str)
-        self._engine: Any = engine if self._is_borrowed else penstock.connect(engine)
+        self._engine: Any = engine
+        if not self._is_borrowed:
+            self._engine = penstock.connect(engine, **options)
         self._queries: dict[str, Any] = {}
 
     @property

@@ -29,6 +29,7 @@ from penstock.connectors.merge import Arrival, merge
 from penstock.connectors.sinks import FileSink
 from penstock.engines.spark.flow import decide_on_spark
 from penstock.errors import BufferFull, InputError, QueryFailed, ResultDoesNotFit, warn
+from penstock.processor.topology.topology import Topology
 from penstock.program.choose.flow import warnings_of
 from penstock.program.isa.flow import ANY_FLOW, FlowChoice
 from penstock.streams.display import counted
@@ -109,13 +110,16 @@ def prepare(
     kernel: str | None = None,
     spark: SparkOptions | None = None,
     flow: FlowChoice = ANY_FLOW,
+    topology: Topology | None = None,
 ) -> Run | SparkRun:
     """Install a query and find its sources, which must all be present and ordered.
 
     The run is on Spark if there are options for it, else on the embedded engine.
     """
     on_spark = spark is not None
-    ready = install(text, streams, order_by, order, wording, kernel, flow=flow, on_spark=on_spark)
+    ready = install(
+        text, streams, order_by, order, wording, kernel, False, flow, on_spark, topology
+    )
     command: dict[str, Any] = {"query": text, "order_by": order_by, "order": order}
     command |= {"kernel": kernel, "precision": flow.precision}
     try:

@@ -82,17 +82,22 @@ class SparkRun:
         self._options = options
         self._setup = ready.setup
         self._punctuated = unpunctuated_streams(ready.engine, ready.query, order_by)
+        self._topology = ready.engine.topology
         chosen = first_kernel(ready.query)
         program = ready.query.program
         design = decide_on_spark(program, options.cores).design if program.most_joined > 2 else None
-        self.summary = Summary("spark", chosen, flow_of(program), design)
+        flow = flow_of(program)
+        if self._topology is not None and program.joins:
+            flow = ready.query.pipeline.flow.name  # as in any process
+        self.summary = Summary("spark", chosen, flow, design)
         programs = {name: query.program.digest for name, query in ready.engine.queries.items()}
         command = {**command, PROGRAMS: programs, "files": _files(sources)}
-        self._record = CommandRecord(options.checkpoint, options.cores, command)
+        self._record = CommandRecord(options.checkpoint, options.cores, command, self._topology)
 
     def execute(self, sinks: Sinks) -> Summary:
         """Feed the events that are not in the log yet, and pass all rows and letters on."""
-        options = {"windows_required": False, "order_column": self.order_by}
+        options: dict[str, Any] = {"windows_required": False, "order_column": self.order_by}
+        options["topology"] = self._topology
         self._record.begin()
         with self._options.connect(**options) as engine:
             fed = FedEngine(engine)

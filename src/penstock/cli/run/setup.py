@@ -21,6 +21,7 @@ from penstock.tuning import TUNING
 if TYPE_CHECKING:
     from penstock.engines.local.engine import Engine
     from penstock.engines.shared.query import Query
+    from penstock.processor.topology.topology import Topology
 
 RESULT = "result"
 
@@ -49,6 +50,7 @@ def install(
     explained: bool = False,
     flow: FlowChoice = ANY_FLOW,
     on_spark: bool = False,
+    topology: Topology | None = None,
 ) -> InstalledQuery:
     """Declare the streams and install the last SELECT of the text, on an embedded engine.
 
@@ -56,7 +58,7 @@ def install(
     ``streams`` has paths or data by name. A stream that the text does not declare has the columns
     of its file or table. ``wording`` tells the user how to pass a missing stream. With
     ``explained``, the SELECT of an EXPLAIN counts too. With ``on_spark``, the flow is one of Spark,
-    which decides it: this engine has others.
+    which decides it: this engine has others. ``topology`` is what the query stands on.
     """
     from penstock.engines.local.engine import Engine
 
@@ -77,6 +79,7 @@ def install(
             push_timeout=0.0,
             windows_required=False,
             order_column=order_by,
+            topology=topology,
         )
         started.feed(setup)
         return started
@@ -84,7 +87,7 @@ def install(
     try:
         started = start()
     except SqlError as refused:
-        error = _in_place(refused, found)
+        error = in_place(refused, found)
         remedy = _remedy(error, sources, wording) or error.remedy
         raise SqlError(error.what, remedy) from None
     return InstalledQuery(started, started.queries[RESULT], sources, setup, start)
@@ -139,7 +142,7 @@ def _open_sources(
     return sources
 
 
-def _in_place(error: SqlError, found: list[statements.Statement]) -> SqlError:
+def in_place(error: SqlError, found: list[statements.Statement]) -> SqlError:
     """The error of a query, at its place in the whole text."""
     for statement in found:
         query = getattr(statement, "query", statement)
