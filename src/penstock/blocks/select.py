@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.blocks.contract import (
     OUT,
@@ -22,22 +23,26 @@ from penstock.blocks.loose_rows import ColumnSources
 from penstock.blocks.run import ColumnPunctuation, Control, Run
 from penstock.blocks.state import BlockState
 from penstock.kernels.expressions.evaluate import select
-from penstock.kernels.expressions.vector import Failures
+from penstock.kernels.expressions.vector import Failures, Mask
 from penstock.program.isa.block_instructions import SelectRows
 from penstock.sql.expressions import TRUE, Expression
 from penstock.streams.batches import only, take
 
+Evaluate = Callable[[Sequence[pa.RecordBatch], Expression, Failures], Mask]
+"""Finds the rows for which a condition is true, and counts failures."""
+
 
 class SelectBlock:
-    """Has no state but its condition."""
+    """Has no state but its condition, which ``evaluate`` finds the rows of."""
 
     inputs: Sequence[Port] = ("in",)
     outputs: Sequence[Port] = ("out",)
     nbytes = 0
 
-    def __init__(self, number: BlockId) -> None:
+    def __init__(self, number: BlockId, evaluate: Evaluate = select) -> None:
         self.number = number
         self.name = f"select #{number}"
+        self._evaluate = evaluate
         self._failures = Failures()
         self._condition: Expression | None = None
         """None: every row is kept."""
@@ -57,7 +62,7 @@ class SelectBlock:
         """The rows for which the condition is true, in the same order, without idle columns."""
         mask = None
         if self._condition is not None and len(run):
-            mask = select(run.inputs, self._condition, self._failures)
+            mask = self._evaluate(run.inputs, self._condition, self._failures)
         if self._columns is not None:
             inputs = (only(run.inputs[0], self._columns),)
             run = replace(run, inputs=inputs, controls=tuple(self._controls(run)))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.blocks.contract import Block, BlockId, Site
 from penstock.blocks.run import Run
+from penstock.errors import warn
 from penstock.flows.make import make_block
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network, Paced, run
@@ -21,11 +22,15 @@ from penstock.processor.fqp.result_aggregation_buffer import BufferNode
 from penstock.processor.op_block.messages import Programming, QueryOutput, Results, Slice, Token
 from penstock.processor.op_block.op_block import FINAL, R_OUT, S_OUT, OPBlock
 from penstock.processor.op_block.query_buffer import R, S
+from penstock.processor.op_block.segments import segmented_select
 from penstock.processor.topology.kinds import BUFFER_NODE, OP_BLOCK
-from penstock.processor.topology.topology import Topology
+from penstock.processor.topology.parts import Unit
+from penstock.processor.topology.topology import Topology, widths_of
+from penstock.program.isa.block_instructions import BlockInstruction, SelectRows
 from penstock.program.isa.op_instructions import Bypass, OPInstruction
 from penstock.program.isa.words.decoding import decode
 from penstock.program.isa.words.encoding import encode
+from penstock.streams.display import counted, listed
 
 END = "end"
 
@@ -53,7 +58,7 @@ def lay(topology: Topology) -> Laid:
     ends: list[LeftEnd] = []
     for unit in topology.units:
         if unit.kind == OP_BLOCK:
-            block = OPBlock(unit.name, unit.number, topology.widths, make_block)
+            block = OPBlock(unit.name, unit.number, topology.widths, _maker(topology, unit))
             units[unit.name] = blocks[unit.number] = block
         else:
             assert unit.kind == BUFFER_NODE, unit.kind
@@ -75,6 +80,20 @@ def lay(topology: Topology) -> Laid:
         ends.append(end)
     network.leave(units[topology.exit.unit], topology.exit.port, FINAL)
     return Laid(network, blocks, ends)
+
+
+def _maker(topology: Topology, unit: Unit) -> Callable[[BlockInstruction], Block]:
+    """What makes the blocks of queries in an OP-Block."""
+    if not topology.segments:
+        return make_block
+    widths = widths_of(topology, unit)
+
+    def make(instruction: BlockInstruction) -> Block:
+        if isinstance(instruction, SelectRows):
+            return segmented_select(instruction.block, widths)
+        return make_block(instruction)
+
+    return make
 
 
 class Processor:
@@ -176,7 +195,19 @@ class Processor:
             elif exit_ == STRAYS:
                 strays.append(decode(message.words, self.topology.widths))
         if len(strays) == len(self._branches):
-            self.strays += [one for one in strays[0] if all(one in other for other in strays)]
+            found = [one for one in strays[0] if all(one in other for other in strays)]
+            self.strays += found
+            for block in dict.fromkeys(one.block for one in found):
+                self._warn_of_stray(block, [one for one in found if one.block == block])
+
+    def _warn_of_stray(self, block: int, found: Sequence[OPInstruction]) -> None:
+        queries = listed(str(number) for number in dict.fromkeys(one.query for one in found))
+        numbers = list(self.topology.blocks)
+        there = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        warn(
+            f"{counted(len(found), 'instruction')} of query {queries} for block {block} left the "
+            f"topology {self.topology.name} without finding it; its blocks are numbered {there}"
+        )
 
     def forget(self, query: int, blocks: Sequence[int]) -> None:
         """Let a query leave its blocks."""

@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.blocks.contract import BlockId
+from penstock.blocks.select import SelectBlock
 from penstock.errors import InputError
 from penstock.flows.chain_as_published.processing_unit import ProcessingUnit
 from penstock.kernels.expressions.evaluate import select
@@ -251,6 +253,21 @@ class SegmentedSelection:
             passed = self._filter.take(number, results)
         assert passed is not None, "the last segment has come"
         return passed
+
+
+def segmented_select(number: BlockId, widths: WordLayout) -> SelectBlock:
+    """A block of a query that selects segment after segment."""
+    known: list[tuple[Expression, SegmentedSelection]] = []
+
+    def evaluate(
+        inputs: Sequence[pa.RecordBatch], condition: Expression, failures: Failures
+    ) -> Mask:
+        if not known or known[0][0] is not condition:
+            schemas = [batch.schema for batch in inputs]
+            known[:] = [(condition, SegmentedSelection(condition, widths, schemas))]
+        return known[0][1].select(inputs, failures)
+
+    return SelectBlock(number, evaluate)
 
 
 def _columns(inputs: Sequence[pa.RecordBatch], segment: Segment) -> pa.RecordBatch:

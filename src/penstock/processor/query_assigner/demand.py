@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.errors import InputError
 from penstock.program.isa.block_instructions import (
     AggregateRows,
@@ -13,6 +15,7 @@ from penstock.program.isa.block_instructions import (
     OwnRows,
     Program,
     ProjectColumns,
+    ScanStream,
     ScreenRows,
     SelectRows,
     UnionRows,
@@ -68,6 +71,16 @@ def demand_of(program: Program) -> Demand:
         sum(len(i.columns) for i in bodies if isinstance(i, ProjectColumns)),
         program.order != "none",
     )
+
+
+def columns_of(instruction: BlockInstruction) -> list[pa.Schema]:
+    """The columns that a scan or a join gives, a schema for each side; of others none."""
+    if isinstance(instruction, ScanStream):
+        return [instruction.stream.schema]
+    if isinstance(instruction, JoinStreams):
+        sides = zip(instruction.schemas, instruction.columns, strict=True)
+        return [pa.schema([schema.field(i) for i in columns]) for schema, columns in sides]
+    return []
 
 
 def operators(condition: Expression) -> int:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.errors import InputError
-from penstock.processor.query_assigner.demand import ELSEWHERE, Demand, demand_of
+from penstock.processor.op_block.segments import segment_condition, segmented
+from penstock.processor.query_assigner.demand import ELSEWHERE, Demand, columns_of, demand_of
 from penstock.processor.topology.parts import Unit
-from penstock.processor.topology.topology import Topology
-from penstock.program.isa.block_instructions import Program
+from penstock.processor.topology.topology import Topology, widths_of
+from penstock.program.isa.block_instructions import Program, SelectRows
 from penstock.program.isa.op_instructions import (
     JoinPart,
     OPInstruction,
@@ -26,6 +27,7 @@ from penstock.program.isa.op_instructions import (
     ResetBlock,
     ResultPort,
 )
+from penstock.sql.expressions import TRUE
 from penstock.streams.display import counted, listed
 
 PortName = Literal["r", "s"]
@@ -75,8 +77,10 @@ class QueryAssigner:
         kept = program.flow.blocks
         if kept is not None:
             self._check_kept(name, kept, demand, loads)
+            self._check_segments(program, kept)
             return program
         blocks = self._found(name, derived, demand, loads, makers)
+        self._check_segments(program, blocks)
         return program.placed(replace(program.flow, blocks=blocks))
 
     # -- what is there ----------------------------------------------------------------------
@@ -196,6 +200,17 @@ class QueryAssigner:
                 "Write smaller windows; or install it as another query, which finds larger or more "
                 "blocks, and drop this one.",
             )
+
+    def _check_segments(self, program: Program, blocks: Sequence[int]) -> None:
+        """Refuse a condition that no block could evaluate a segment of a tuple at a time."""
+        if not self.topology.segments:
+            return
+        read = {one.block: columns_of(one) for one in program.instructions}
+        for number in blocks:
+            widths = widths_of(self.topology, self.topology.blocks[number])
+            for one in program.instructions:
+                if isinstance(one, SelectRows) and one.condition != TRUE:
+                    segment_condition(one.condition, segmented(read[one.input], widths))
 
     # -- misfits ----------------------------------------------------------------------------
 

@@ -83,6 +83,8 @@ def _types(topology: Topology) -> Iterator[Problem]:
         yield Problem("its exit is no UnitPort", "Write exit=UnitPort('node-1', 'out').")
     if not isinstance(topology.widths, WordLayout):
         yield Problem("its widths are no WordLayout", "Write widths=WordLayout(port=64).")
+    if not isinstance(topology.segments, bool):
+        yield Problem(f"its segments is {topology.segments!r}", "Write segments=True or False.")
 
 
 def _is_part(part: object, kind: type) -> bool:

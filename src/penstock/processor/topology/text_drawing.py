@@ -49,7 +49,8 @@ def counts(topology: Topology) -> str:
             f"{counted(len(topology.branches), 'branch', 'branches')}",
             f"windows of {f'{least:,} to ' if least < most else ''}{counted(most, 'tuple')}",
             f"{nodes} in {counted(tree.levels, 'level')}" if tree.levels else nodes,
-            f"ports of {counted(topology.widths.port, 'bit')}",
+            f"ports of {counted(topology.widths.port, 'bit')}"
+            f"{', wider tuples in segments' if topology.segments else ''}",
         )
     )
 

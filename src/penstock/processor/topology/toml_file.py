@@ -84,7 +84,7 @@ def _placed(problem: Problem, text: str) -> Problem:
 
 
 def _topology(parts: Mapping[str, Any]) -> Topology:
-    _only(parts, ("name", "widths", "unit", "wiring"), "a topology")
+    _only(parts, ("name", "segments", "widths", "unit", "wiring"), "a topology")
     name = _of_type(parts, "name", str, 'name = "two-branches"')
     wiring = _of_type(parts, "wiring", dict, '[wiring] and below it exit = "block-1.final"')
     _only(wiring, ("entries", "ends", "exit", "wires"), "[wiring]")
@@ -96,6 +96,7 @@ def _topology(parts: Mapping[str, Any]) -> Topology:
         tuple(map(_port, _strings(wiring, "ends", "block-1.s-out"))),
         _port(_of_type(wiring, "exit", str, 'exit = "node-1.out" below [wiring]')),
         _widths(parts),
+        "segments" in parts and _of_type(parts, "segments", bool, "segments = true"),
     )
 
 
@@ -230,7 +231,9 @@ def _wire(text: str) -> Wire:
 
 def write_toml(topology: Topology) -> str:
     """The topology as a text that :func:`read_toml` reads."""
-    lines = [f"name = {_string(topology.name)}", "", "[widths]"]
+    lines = [f"name = {_string(topology.name)}"]
+    lines += ["segments = true"] * topology.segments
+    lines += ["", "[widths]"]
     widths = {option(key): getattr(topology.widths, key) for key in _names_of(WordLayout)}
     lines += [f"{key} = {value}" for key, value in widths.items()]
     for unit in topology.units:

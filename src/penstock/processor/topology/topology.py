@@ -12,7 +12,7 @@ true of every topology of OP-Blocks, and what users of one may rely on:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -44,6 +44,9 @@ class Topology:
         The output at which all results leave.
     widths
         The bits of ports and of the fields of words.
+    segments
+        Whether tuples wider than a port go in segments (Najafi 2019 §4.3), and selections work on a
+        segment at a time; without, a tuple goes as a whole, however wide it is.
 
     Raises :class:`penstock.errors.TopologyError` if it does not fit together.
     """
@@ -55,6 +58,7 @@ class Topology:
     ends: tuple[UnitPort, ...]
     exit: UnitPort
     widths: WordLayout = field(default_factory=WordLayout)
+    segments: bool = False
 
     def __post_init__(self) -> None:
         problems = problems_of(self)
@@ -119,3 +123,8 @@ class Topology:
             if target is None:
                 return
             name = target.unit
+
+
+def widths_of(topology: Topology, unit: Unit) -> WordLayout:
+    """The widths at a unit, whose ports may have their own."""
+    return replace(topology.widths, port=unit.width) if unit.width else topology.widths
