@@ -44,7 +44,7 @@ class AssignedQuery:
         else:
             part = f"part {blocks.index(block) + 1} of {len(blocks)}"
             did = f"join, windows of {demand.window:,}, {part}"
-        return f"{did}; rows go on to the right" if self.placed.derived else did
+        return f"{did}; rows go on" if self.placed.derived else did
 
 
 @dataclass(frozen=True)

@@ -99,13 +99,14 @@ class QueryAssigner:
         return loads
 
     def _room(self, unit: Unit, load: _Load, demand: Demand) -> bool:
-        """Whether a block has room for a query (§4.5.7: so many selections and projections)."""
+        """Whether a block has room for a query: a join alone, or so many selections."""
         if demand.window is not None:
             return not load.queries
+        selections, projections = _most(unit)
         return (
             load.join is None
-            and load.selections + demand.selections <= max(1, unit.window // 2)
-            and load.projections + demand.projections <= max(1, unit.window)
+            and load.selections + demand.selections <= selections
+            and load.projections + demand.projections <= projections
         )
 
     # -- a place ----------------------------------------------------------------------------
@@ -223,41 +224,44 @@ class QueryAssigner:
         makers: Mapping[str, tuple[int, ...]],
     ) -> InputError:
         """Why a query does not fit."""
-        units, where = self.topology.blocks, self.topology.name
+        name = f"query {name!r}"
         read = [s.name for s in demand.streams if s.name.lower() in makers]
-        free = [unit for number, unit in units.items() if not loads[number].queries]
-        if demand.window is None:
-            need = (
-                f"a block with room for {counted(demand.selections, 'selection')} and "
-                f"{counted(demand.projections, 'projection')}"
-            )
-            have = "; ".join(_serving(n, load) for n, load in list(loads.items())[:4])
-            more = f"; and {len(loads) - 4} more blocks" if len(loads) > 4 else ""
-            problem = f"query {name!r} needs {need}; {have}{more}"
-        elif not free:
+        starts = [self._after_makers(one, demand, makers) for one in self.topology.branches]
+        pairs = zip(self.topology.branches, starts, strict=True)
+        reach = [unit for branch, start in pairs if start is not None for unit in branch[start:]]
+        behind = f" (to the right of the block that makes {listed(read)})" if read else ""
+        if all(start is None for start in starts):
+            problem = f"{name} reads {listed(read)}, which no branch makes together"
+        elif demand.window is None:
+            have = "; ".join(_left(unit, loads[unit.number]) for unit in reach[:4])
+            more = f"; and {len(reach) - 4} more blocks" if len(reach) > 4 else ""
             problem = (
-                f"query {name!r} needs a join block with a window of {demand.window:,}, and all "
-                f"{len(units)} blocks of {where} serve other queries"
+                f"{name} needs a block with room for {counted(demand.selections, 'selection')} and "
+                f"{counted(demand.projections, 'projection')}; {have}{more}{behind}"
             )
         else:
-            largest = max(unit.window for unit in free)
-            problem = (
-                f"query {name!r} needs a join block with a window of {demand.window:,}; the "
-                f"largest free one has {largest:,}"
-            )
-            if demand.window <= largest and not read:
-                problem = f"query {name!r} finds no free join block"
-            elif demand.window > largest and (derived or demand.is_ordered):
-                why = "a derived stream" if derived else "a query with EMIT ORDER"
-                problem += f", and the join of {why} does not span several"
-            elif demand.window > largest:
-                problem += f", and free neighbours together have no room for {demand.window:,}"
-        if read:
-            problem += f" (to the right of the block that makes {' and '.join(read)})"
+            need = f"{name} needs a join block with a window of {demand.window:,}"
+            problem = f"{need}{self._no_join_block(derived, demand, loads, reach)}{behind}"
         return InputError(
-            f"{problem}; topology {where}",
+            f"{problem}; topology {self.topology.name}",
             f"Drop a query, write smaller windows, take a larger topology, or {ELSEWHERE}.",
         )
+
+    def _no_join_block(
+        self, derived: bool, demand: Demand, loads: Mapping[int, _Load], reach: Sequence[Unit]
+    ) -> str:
+        """Why none of the blocks that a join could have is large enough and free."""
+        assert demand.window is not None
+        free = [unit for unit in reach if not loads[unit.number].queries]
+        if not free and len(reach) == len(loads):
+            return f", and all {len(loads)} blocks serve other queries"
+        if not free:
+            return ", and none is free"
+        problem = f"; the largest free one has {max(unit.window for unit in free):,}"
+        if derived or demand.is_ordered:
+            why = "a derived stream" if derived else "a query with EMIT ORDER"
+            return f"{problem}, and the join of {why} does not span several"
+        return f"{problem}, and free neighbours together have no room for {demand.window:,}"
 
     def explain(self, program: Program) -> str:
         """The line of EXPLAIN: the blocks of a query, and what it asks of them."""
@@ -338,6 +342,23 @@ def _named(numbers: Sequence[int]) -> str:
     if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"blocks {numbers[0]} to {numbers[-1]}"
     return f"blocks {listed(map(str, numbers))}"
+
+
+def _left(unit: Unit, load: _Load) -> str:
+    """What a block has room for, beside what it serves."""
+    if load.join is not None:
+        return _serving(unit.number, load)
+    selections, projections = _most(unit)
+    return (
+        f"block {unit.number} has room for "
+        f"{counted(selections - load.selections, 'selection')} and "
+        f"{counted(projections - load.projections, 'projection')}"
+    )
+
+
+def _most(unit: Unit) -> tuple[int, int]:
+    """How many selections and projections a block has room for (§4.5.7)."""
+    return max(1, unit.window // 2), unit.window
 
 
 def _serving(number: int, load: _Load) -> str:
