@@ -135,13 +135,18 @@ def _shares(aggregate: AggregateRows, cores: int) -> int:
 def folded(
     log: Log, segments: Iterable[Segment], folds: Folds, cores: int
 ) -> Iterator[pa.RecordBatch]:
-    """The frames of segments; those of streams that can be folded are, for ``cores`` cores."""
+    """Frames of segments: partial results of streams that can be folded, for ``cores`` cores.
+
+    A segment without such a stream is left to the cores, which read it themselves.
+    """
     group: _Group | None = None
     for segment in segments:
-        rows = (b.slice(i, 1) for b in log.read(segment) for i in range(b.num_rows))
-        for number, row in enumerate(rows):
+        rows = [b.slice(i, 1) for b in log.read(segment) for i in range(b.num_rows)]
+        readers = [_readers(row, folds) for row in rows]
+        if not any(readers):
+            rows, readers = [to_batch([log.reference(segment)])], [None]
+        for number, (row, known) in enumerate(zip(rows, readers, strict=True)):
             stream = row.column("header")[0].as_py()
-            known = row.column("kind")[0].as_py() == "tuples" and folds.get(stream.lower())
             batch = _tuples(row) if known else None
             if group is not None and (batch is None or stream != group.stream or group.is_full):
                 yield from group.made(log)
@@ -159,6 +164,13 @@ def folded(
             yield row
     if group is not None:
         yield from group.made(log)
+
+
+def _readers(row: pa.RecordBatch, folds: Folds) -> list[Program] | None:
+    """The programs for which a frame may be folded, if any."""
+    if row.column("kind")[0].as_py() != "tuples":
+        return None
+    return folds.get(row.column("header")[0].as_py().lower())
 
 
 def _tuples(row: pa.RecordBatch) -> pa.RecordBatch:

@@ -82,12 +82,17 @@ def to_batch(frames: list[Frame]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def ipc(batch: pa.RecordBatch | pa.Table) -> bytes:
+def ipc_buffer(batch: pa.RecordBatch | pa.Table) -> pa.Buffer:
     """A batch as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write(batch)
-    return sink.getvalue().to_pybytes()
+    return sink.getvalue()
+
+
+def ipc(batch: pa.RecordBatch | pa.Table) -> bytes:
+    """A batch as an Arrow stream, as bytes."""
+    return ipc_buffer(batch).to_pybytes()
 
 
 def from_ipc(data: bytes | memoryview | pa.Buffer) -> pa.Table:

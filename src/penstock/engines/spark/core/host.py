@@ -34,6 +34,7 @@ from penstock.engines.spark.core.frames import Frame, ipc, tie_column, unpack
 from penstock.engines.spark.core.trigger import CoreOptions, Output, StateStore, Stopwatch
 from penstock.engines.spark.flow import decide_on_spark, inside_core
 from penstock.engines.spark.resident.distribution import Placement, placement
+from penstock.engines.spark.resident.log import opened
 from penstock.engines.spark.state.chunks import BlockChunks
 from penstock.errors import PenstockError, QueryFailed, StateError
 from penstock.processor.fqp.processor import Processor
@@ -199,7 +200,7 @@ class Host:
 
     def take(self, inputs: Iterable[Frame], watch: Stopwatch) -> Iterator[Output]:
         """Process frames by position; yields the output of the queries."""
-        frames = sorted(inputs, key=lambda frame: frame.first)
+        frames = opened(sorted(inputs, key=lambda frame: frame.first))
         watch.spent("input_ms")
         for folded, some in groupby(self._checked(frames), lambda one: one.kind == FOLDED):
             if not folded:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from penstock.errors import StateError
 _KEPT = frozenset({INSTRUCTION, "end"})
 """The frames that the driver reads again after a restart."""
 REGISTRY, BEGIN, END = "registry.json", "begin", "end"
+SEGMENT = "segment"
+"""The kind of a frame that stands for a segment, which its reader opens."""
 MEND = "Put it back from a copy of the checkpoint, or start anew in an empty folder."
 
 
@@ -119,6 +121,18 @@ class Log:
         except pa.ArrowInvalid as error:
             raise StateError(f"{path} holds no frames ({error})", MEND) from error
 
+    def frames(self, segment: Segment) -> Iterator[Frame]:
+        """The frames of a segment, one by one."""
+        for batch in self.read(segment):
+            for row in batch.to_pylist():
+                yield Frame(**row)
+
+    def reference(self, segment: Segment) -> Frame:
+        """A frame that stands for a segment."""
+        header = {"folder": str(self.folder), "owner": self.owner, "name": segment.name}
+        count = segment.next - segment.first
+        return Frame(segment.first, count, SEGMENT, json.dumps(header))
+
     def between(self, start: int, end: int) -> list[Segment]:
         """The segments of the positions ``start .. end - 1``; an error if one is gone."""
         asked = [one for one in self.segments() if start <= one.first and one.next <= end]
@@ -187,6 +201,17 @@ class Log:
         yield self.read_registry
         yield self.needed
         yield from (functools.partial(self.read, segment) for segment in self.segments())
+
+
+def opened(frames: Iterable[Frame]) -> Iterator[Frame]:
+    """Frames, with those of a segment in the place of one that stands for it."""
+    for frame in frames:
+        if frame.kind == SEGMENT:
+            header = json.loads(frame.header)
+            log = Log(Path(header["folder"]), header["owner"])
+            yield from log.frames(segment_of(header["name"]))
+        else:
+            yield frame
 
 
 def _is_segment(name: str) -> bool:

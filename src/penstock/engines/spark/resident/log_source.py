@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from penstock.engines.shared.saved_registry import saved_instructions
 from penstock.engines.spark.core.fold_at_source import Folds, folded, folds_in
-from penstock.engines.spark.core.frames import SPARK_SCHEMA
+from penstock.engines.spark.core.frames import SPARK_SCHEMA, to_batch
 from penstock.engines.spark.core.workers import begin_task, errors_without_traceback
 from penstock.engines.spark.resident.log import Log, Segment
 
@@ -93,20 +93,24 @@ class LogReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         asked = self._log.between(start["position"], end["position"])
-        count = min(self._partitions, len(asked))
+        folds = known_folds(self._log.registry_text())
+        count = min(self._partitions if folds else 1, len(asked))
         cuts = [len(asked) * i // count for i in range(count + 1)] if count else []
         return [LogPartition(asked[begin:stop]) for begin, stop in pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The frames; tuples that only aggregates read may be folded, see ``fold_at_source.py``."""
+        """Frames that stand for segments, which the cores read themselves.
+
+        So tuples do not pass through the JVM, where every core's copy would be shuffled and sorted.
+        Tuples that only aggregates read may be folded instead, see ``fold_at_source.py``.
+        """
         begin_task()
         with errors_without_traceback():
             folds = known_folds(self._log.registry_text())
             if folds:
                 yield from folded(self._log, partition.value, folds, self._partitions)
-                return
-            for segment in partition.value:
-                yield from self._log.read(segment)
+            elif partition.value:
+                yield to_batch([self._log.reference(segment) for segment in partition.value])
 
     def commit(self, end: dict[str, int]) -> None:
         """Delete the segments before ``end``, which Spark will not read again."""

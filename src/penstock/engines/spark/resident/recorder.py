@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.engines.shared.engine import warn_of
 from penstock.engines.shared.input_slices import InputSlice
 from penstock.engines.shared.max_lead import Furthest
@@ -156,8 +154,8 @@ class Recorder:
             leads = any(stream.max_lead is not None for stream in self._registry.streams)
             if segment.first >= start and (segment.has_instructions or leads):
                 known = False
-                for batch in log.read(segment):
-                    self._replay(batch)
+                for frame in log.frames(segment):
+                    self._replay(frame)
         self.position = max([self.position, *(segment.next for segment in segments)])
         self.written = self.position
         self._furthest = dict(self._registry.furthest)
@@ -174,15 +172,14 @@ class Recorder:
         self.position, self._registry.names = saved["position"], saved["names"]
         self._numbers = saved["numbers"]
 
-    def _replay(self, batch: pa.RecordBatch) -> None:
-        for row in batch.to_pylist():
-            event = unpack(Frame(**row))
-            if isinstance(event, End):
-                self._registry.ended.add(event.stream.lower())
-            elif isinstance(event, Tuples | Merged | Punctuation):
-                _, self._registry.furthest = self._registry.within_lead(InputSlice([event]))
-            elif not isinstance(event, Malformed):
-                self._instruct(event)
+    def _replay(self, frame: Frame) -> None:
+        event = unpack(frame)
+        if isinstance(event, End):
+            self._registry.ended.add(event.stream.lower())
+        elif isinstance(event, Tuples | Merged | Punctuation):
+            _, self._registry.furthest = self._registry.within_lead(InputSlice([event]))
+        elif not isinstance(event, Malformed):
+            self._instruct(event)
 
 
 def warn_of_installed(query: Query[RemoteBlocks]) -> None:

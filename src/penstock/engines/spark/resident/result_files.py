@@ -22,9 +22,10 @@ import pyarrow as pa
 from penstock.engines.shared.checksums import read_sealed, write_sealed
 from penstock.engines.shared.query import Result
 from penstock.engines.shared.running_query import Letter
-from penstock.engines.spark.core.frames import from_ipc, ipc, one_batch, ties_in
+from penstock.engines.spark.core.frames import from_ipc, ipc_buffer, one_batch, ties_in
 from penstock.engines.spark.resident.log import MEND, decoded
 from penstock.errors import StateError
+from penstock.kernels.merging import ranked_order
 from penstock.streams.batches import concat, take
 
 
@@ -48,7 +49,7 @@ class Delivery:
     kind: str
     query: int
     position: int
-    payload: bytes
+    payload: pa.Buffer
 
     def rows(self) -> MergedRows:
         """The rows, with their positions and the order within a position."""
@@ -58,10 +59,10 @@ class Delivery:
         return MergedRows(batch.select(list(range(last))), positions, ties_in(found))
 
     def letters(self) -> list[Letter]:
-        return [Letter(*letter) for letter in json.loads(self.payload)]
+        return [Letter(*letter) for letter in self.json()]
 
     def json(self) -> Any:
-        return json.loads(self.payload)
+        return json.loads(self.payload.to_pybytes())
 
 
 Counts = dict[int, list[int]]
@@ -101,7 +102,7 @@ class ResultFiles:
     def write(self, number: int, table: pa.Table) -> None:
         """Write a batch; it is on disk on return."""
         path = self.path(number)
-        write_sealed(path, ipc(table), self._place(path))
+        write_sealed(path, ipc_buffer(table), self._place(path))
 
     def read(self, number: int) -> pa.Table:
         """Read a batch."""
@@ -200,23 +201,44 @@ class Results:
 
 def deliveries(table: pa.Table) -> list[Delivery]:
     """The rows of a batch in the order of their positions."""
-    names = ("core", "kind", "query", "position", "payload")
+    names = ("core", "kind", "query", "position")
     columns = [table.column(name).to_pylist() for name in names]
-    found = [Delivery(*row) for row in zip(*columns, strict=True)]
+    payloads = [scalar.as_buffer() for scalar in table.column("payload")]
+    found = [Delivery(*row) for row in zip(*columns, payloads, strict=True)]
     return sorted(found, key=lambda one: one.position)
 
 
 def merged(parts: list[MergedRows]) -> Iterator[Result]:
     """The rows of several cores in the one order: by position, then by the partner's number.
 
-    Rows of one query can have different columns, if it was changed; those made before the change
-    have lower positions. A result has one kind of columns.
+    Only parts whose positions overlap are merged: those that the cores have made of the same slice
+    of the input. Rows of one query can have different columns, if it was changed; those made before
+    the change have lower positions. A result has one kind of columns.
     """
-    if len(parts) == 1:
-        yield Result(parts[0].batch, parts[0].positions)
-        return
+    for group in _overlapping(parts):
+        if len(group) == 1:
+            yield Result(group[0].batch, group[0].positions)
+        else:
+            yield from _interleaved(group)
+
+
+def _overlapping(parts: list[MergedRows]) -> Iterator[list[MergedRows]]:
+    """Groups of parts by position; the positions of one group are all below those of the next."""
+    group: list[MergedRows] = []
+    last = 0
+    for part in sorted(parts, key=lambda part: int(part.positions[0])):
+        if group and part.positions[0] > last:
+            yield group
+            group = []
+        group.append(part)
+        last = max(last, int(part.positions[-1]))
+    if group:
+        yield group
+
+
+def _interleaved(parts: list[MergedRows]) -> Iterator[Result]:
     positions = np.concatenate([part.positions for part in parts])
-    order = np.lexsort((np.concatenate([part.ties for part in parts]), positions))
+    order = _order(positions, np.concatenate([part.ties for part in parts]))
     schemas: list[pa.Schema] = []
     tables: list[list[pa.RecordBatch]] = []
     which = np.empty(len(positions), np.int64)
@@ -235,3 +257,13 @@ def merged(parts: list[MergedRows]) -> Iterator[Result]:
     whole = [concat(batches) for batches in tables]
     for piece in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
         yield Result(take(whole[which[piece[0]]], places[piece]), positions[piece])
+
+
+def _order(positions: npt.NDArray[np.int64], ties: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The stable order by position, then by what orders the rows of one position.
+
+    The positions are those of a slice of the input, and a position has few rows.
+    """
+    if ties.dtype == np.int64:
+        return ranked_order(positions, ties[np.newaxis])
+    return np.lexsort((ties, positions))
