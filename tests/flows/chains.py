@@ -9,7 +9,7 @@ from typing import Any
 from tests.flows.inputs import Arrival, Script, Window
 
 from penstock.flows.handshake.chain import chain_network, signals
-from penstock.flows.handshake.core import Ack, Flush, HandshakeCore, S, Tuples
+from penstock.flows.handshake.core import Ack, Flush, HandshakeCore, Mark, S, Tuples
 from penstock.flows.low_latency_handshake.core import LowLatencyCore
 from penstock.flows.network.network import Network, Sent
 from penstock.testing.explore import Exploration, Phase, Units, explore
@@ -58,7 +58,7 @@ def phases(script: Script, flush: bool) -> list[Phase]:
                 expired[entry] = before or expired[entry]
                 sent.append((entry, message))
     seen = [sum(a.side == side for a in script.arrivals) for side in (0, 1)]
-    end: Phase = [("left", Flush((), (seen[0], seen[1]), True))]
+    end: Phase = [("left", Flush((), (seen[0], seen[1]), True)), ("right", Mark())]
     return [sent, end] if flush else [sent]
 
 

@@ -10,14 +10,21 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, Rule
+from penstock.blocks.join.partner_search import (
+    Arrivals,
+    Change,
+    Chunk,
+    FoundPairs,
+    LiveTuples,
+    PartnerSearch,
+    Rule,
+)
 from penstock.kernels.compiled import load_plain
 from penstock.kernels.predicate.predicate import Predicate
 from penstock.sql.expressions import TRUE, Call, Column, Expression, Literal
 from penstock.testing.plain_window import PlainGroup, PlainTuple
 
 Pair = tuple[int, int]
-LOWEST = -(2**63)
 X, Y = Column(0, 0, "x", pa.int64()), Column(1, 0, "y", pa.int64())
 
 
@@ -160,7 +167,12 @@ class Script:
         """What a block would program."""
         predicate = Predicate.of(PREDICATES[self.predicate], load_plain)
         rows = (self.windows[0].rows, self.windows[1].rows)
-        return Rule(predicate, kernel, rows, LOWEST)
+        return Rule(predicate, kernel, rows)
+
+    def program(self) -> Change:
+        """The first program, before any tuple."""
+        r, s = self.no_arrivals()
+        return Change(self.rule(), (0, 0), (0, 0), None, (all_new(r), all_new(s)))
 
 
 def _call(op: str, *args: Expression) -> Call:
@@ -217,7 +229,7 @@ def scripts(draw: st.DrawFn, most: int = 30) -> Script:
 
 def pairs_found_by(search: PartnerSearch, script: Script) -> list[Pair]:
     """All pairs that a flow finds, sorted."""
-    search.program(script.rule(), script.no_arrivals(), 0)
+    search.change(script.program())
     found: list[Pair] = []
     for chunk in script.chunks():
         found += pairs_of(search, search.take(chunk))
@@ -239,13 +251,26 @@ def pairs_of(search: PartnerSearch, met: Iterator[FoundPairs]) -> Iterator[Pair]
             yield left, right
 
 
+def all_new(arrivals: Arrivals) -> LiveTuples:
+    """Tuples that no core has."""
+    return LiveTuples(arrivals, arrivals.seqs, arrivals.seqs)
+
+
+def given_at(script: Script, chunk: Chunk) -> Change:
+    """A program with all tuples of a chunk, for cores that have none."""
+    r, s = chunk.arrivals
+    before = len(r), len(s)
+    given = [
+        replace(a, lo=np.zeros(len(a), np.int64), hi=np.full(len(a), before[1 - a.side]))
+        for a in (r, s)
+    ]
+    return Change(script.rule(), before, (0, 0), None, (all_new(given[0]), all_new(given[1])))
+
+
 def continued(search: PartnerSearch, script: Script, cut: int) -> list[Pair]:
     """The pairs before the cut, and those that a flow finds that starts there with the windows."""
     chunk, rest = next(replace(script, cuts=()).chunks()).until(cut)
-    counts = [len(a) for a in chunk.arrivals]
-    there = [np.full(counts[side], counts[1 - side]) for side in (0, 1)]
-    r, s = (replace(a, lo=there[a.side], hi=there[a.side]) for a in chunk.arrivals)
-    search.program(script.rule(), (r, s), cut)
+    search.change(given_at(script, chunk))
     found = replace(script, arrivals=script.arrivals[:cut], cuts=()).pairs()
     found += pairs_of(search, search.take(rest))
     found += pairs_of(search, search.complete())

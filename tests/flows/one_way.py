@@ -14,7 +14,6 @@ from penstock.flows.celljoin import celljoin_network
 from penstock.flows.network.network import Network
 from penstock.flows.splitjoin.gathering import ALL_SECTIONS, Results, Stars
 from penstock.flows.splitjoin.splitjoin import splitjoin_network
-from penstock.flows.uni_flow import Programming
 from penstock.testing.explore import Exploration, Phase, Units, explore
 from penstock.testing.schedule import Step
 
@@ -92,8 +91,7 @@ class OrderedPairs:
 
 def messages(script: Script) -> Phase:
     """The program, and the chunks."""
-    program = Programming(script.rule(), script.no_arrivals())
-    return [("in", program), *(("in", chunk) for chunk in script.chunks())]
+    return [("in", script.program()), *(("in", chunk) for chunk in script.chunks())]
 
 
 def explore_one_way(

@@ -105,6 +105,7 @@ def test_without_two_phase_forwarding_a_schedule_misses_a_pair() -> None:
         "core 1 takes R 0 from left",
         "core 0 takes flush with 0 R from left",
         "core 1 takes flush with 0 R from left",
+        "core 1 takes mark of a flush from right",
     ]
 
 

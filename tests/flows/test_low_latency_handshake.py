@@ -58,7 +58,7 @@ def test_threads_give_the_pairs_of_the_definition(
 def test_all_pairs_of_a_chunk_are_found_at_once() -> None:
     script = Script(turns(60), ROWS, tuple(range(6, 60, 6)))
     flow = LowLatencyHandshake(4, scheduled(3))
-    flow.program(script.rule(), script.no_arrivals(), 0)
+    flow.change(script.program())
     found: list[Any] = []
     for chunk in script.chunks():
         found += pairs_of(flow, flow.take(chunk))

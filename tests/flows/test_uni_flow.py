@@ -91,7 +91,7 @@ def test_every_schedule_gives_the_pairs_of_the_definition_in_order(
 ) -> None:
     search = made(flow, cores, Stars(order, precision), drive)
     mixed = precision * cores if order == "inner" else precision
-    search.program(script.rule(), script.no_arrivals(), 0)
+    search.change(script.program())
     found = []
     for chunk in script.chunks():
         found += pairs_of(search, search.take(chunk))

@@ -9,6 +9,9 @@ flows avoid it.
 
 A basic window holds neighbours, and the cores' parts follow one another. So the partners of one
 arrival are in order if those found by the first core come first: order costs little here.
+
+A change reaches the coordinator between two chunks, which changes the windows, and the rule goes to
+the cores in front of what they fetch under it.
 """
 
 from __future__ import annotations
@@ -17,23 +20,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.blocks.join.partner_search import Arrivals, Chunk, Rule
+from penstock.blocks.join.partner_search import Arrivals, Change, Chunk, Rule
 from penstock.flows.network.network import Driver, Network, Port, Sent
 from penstock.flows.splitjoin.gathering import STREAMS, Merger, Stars
 from penstock.flows.sub_window import SubWindow
-from penstock.flows.uni_flow import ProcessingCores, Programming, UniFlow, pieces
+from penstock.flows.uni_flow import ProcessingCores, UniFlow, pieces
 from penstock.tuning import TUNING
-
-
-@dataclass(frozen=True, eq=False)
-class BasicWindow:
-    """A part of one stream's window, copied; ``first`` is the entry number of its oldest tuple.
-
-    Entries are numbered in the whole window, so numbers of different cores can be compared.
-    """
-
-    tuples: Arrivals
-    first: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +33,7 @@ class Assignment:
     """A core's work: the arrivals, and the parts to search; None where there is nothing to find."""
 
     chunk: Chunk
-    windows: tuple[BasicWindow | None, BasicWindow | None]
+    windows: tuple[Arrivals | None, Arrivals | None]
 
     def __str__(self) -> str:
         """What has arrived, for an error to say where."""
@@ -54,28 +46,29 @@ class GlobalMemory:
     def __init__(self, side: int) -> None:
         self._side = side
         self._rows: int | None = None
-        self._window: SubWindow | None = None
+        self._window = SubWindow(side, stride=1)
 
-    def program(self, rule: Rule, window: Arrivals) -> None:
-        """Start with another rule; ``window`` is what it begins with."""
-        self._rows = rule.window_rows[self._side]
+    def change(self, change: Change) -> None:
+        """Take another program."""
+        self._rows = change.rule.window_rows[self._side]
         # Nothing is searched here, so no index is needed.
-        self._window = SubWindow(self._side, replace(rule, kernel="nested-loop"), 1)
-        self.store(window)
+        change = replace(change, rule=replace(change.rule, kernel="nested-loop"))
+        if change.sent is not None:
+            r, s = (replace(sent, arrivals=_compared(sent.arrivals)) for sent in change.sent)
+            change = replace(change, sent=(r, s))
+        self._window.change(change, change.new(self._side))
 
     def store(self, arrivals: Arrivals) -> None:
-        """Store all of them, without the bounds of their own candidates: those were compared."""
-        assert self._window is not None
-        self._window.append(replace(arrivals, low=None, upper=None))
+        """Store all of them."""
+        self._window.append(_compared(arrivals))
 
-    def part(self, number: int, parts: int) -> BasicWindow | None:
+    def part(self, number: int, parts: int) -> Arrivals | None:
         """A copy of one of ``parts`` parts of about one size; None of an empty window."""
-        assert self._window is not None
         size = len(self._window)
         if not size:
             return None
         start, stop = (size * i // parts for i in (number, number + 1))
-        return BasicWindow(self._window.oldest(start, stop), self._window.first_entry + start)
+        return self._window.oldest(start, stop)
 
     def expire(self, first: int | None, seen: int, punctuation: int | float | None) -> None:
         """Drop expired tuples.
@@ -84,7 +77,6 @@ class GlobalMemory:
         those further behind ``seen``, the count of tuples, than the window's size. Of a time
         window: those that the other stream's punctuation has passed.
         """
-        assert self._window is not None
         if self._rows is not None:
             first = seen - self._rows if first is None else max(first, seen - self._rows)
             self._window.drop(self._window.count_before(first))
@@ -92,7 +84,12 @@ class GlobalMemory:
             self._window.drop(self._window.count_expired(punctuation))
 
     def __len__(self) -> int:
-        return 0 if self._window is None else len(self._window)
+        return len(self._window)
+
+
+def _compared(arrivals: Arrivals) -> Arrivals:
+    """Tuples without the bounds of their own candidates: with these they have been compared."""
+    return replace(arrivals, low=None, upper=None)
 
 
 class Coordinator:
@@ -110,11 +107,11 @@ class Coordinator:
         """All cores must have room."""
         return self._outputs
 
-    def step(self, port: Port, message: Chunk | Programming) -> Iterable[Sent]:
-        """Store what has arrived and divide the windows; or take another rule."""
-        if isinstance(message, Programming):
-            for memory, window in zip(self._memory, message.windows, strict=True):
-                memory.program(message.rule, window)
+    def step(self, port: Port, message: Chunk | Change) -> Iterable[Sent]:
+        """Store what has arrived and divide the windows; or take another program."""
+        if isinstance(message, Change):
+            for memory in self._memory:
+                memory.change(message)
             yield from ((output, message.rule) for output in self._outputs)
             return
         for piece in pieces(message, self._k):
@@ -182,8 +179,8 @@ class CellCore:
             return
         for side, part in enumerate(message.windows):
             if part is not None:
-                self._windows[side].refill(part.tuples, part.first)
-                self._fetched[side] += len(part.tuples)
+                self._windows[side].refill(part)
+                self._fetched[side] += len(part)
         yield from self._processing.results(message.chunk, self._windows)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from penstock.blocks.join.partner_search import Arrivals, FoundPairs, Rule, no_pairs
+from penstock.blocks.join.partner_search import Arrivals, Change, FoundPairs, Rule, no_pairs
 from penstock.blocks.window.compiled_search import SCANNED, SearchedKeys
 from penstock.blocks.window.keys import StoredKeys, key_dtype
 from penstock.blocks.window.live_ranges import Ranges, expired, timed_ranges
@@ -27,6 +27,7 @@ from penstock.blocks.window.probe import Probe
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.kernels.merging import strided_places
+from penstock.kernels.predicate.predicate import Predicate
 from penstock.kernels.probe.entry_index import MANY_CANDIDATES, SearchStats
 from penstock.kernels.probe.nested_loop import Columns, Pairs, split
 from penstock.kernels.probe.single_search import MANY_PARTNERS, generate_probe
@@ -38,8 +39,12 @@ Indices = npt.NDArray[np.int64]
 
 NOT_ASKING = np.zeros(1, np.int64)
 """Says that a push is done and not only tried."""
+NO_NUMBERS: Indices = np.empty(0, np.int64)
 COLUMNS = ("seqs", "ranks", "lo", "hi", "low", "upper", "expiry", "time")
 """Those of :class:`penstock.blocks.join.partner_search.Arrivals`, beside the keys."""
+TIMES = ("low", "upper", "expiry", "time")
+NO_RULE = Rule(Predicate(), "nested-loop", (None, None))
+"""Before the first program."""
 
 
 class Group(Protocol):
@@ -62,6 +67,27 @@ class Group(Protocol):
         """The tuples at these indices."""
 
 
+class ProgramChange(Protocol):
+    """A change of the program, as :class:`penstock.blocks.join.partner_search.Change`."""
+
+    @property
+    def before(self) -> tuple[int, int]:
+        """For each stream, the number of the first tuple after the change."""
+
+    @property
+    def live(self) -> tuple[int, int]:
+        """For each stream, the first number that is in its window from here on."""
+
+    def new(self, side: int) -> Indices:
+        """The numbers of the tuples of a stream that no core has."""
+
+    def number(self, side: int, seq: int) -> int:
+        """The number from here on of a tuple that had this one."""
+
+    def changed(self, group: Any, added: Indices) -> Any:
+        """Tuples on their way, as they are from here on: the live ones, and ``added``."""
+
+
 class Part(Protocol):
     """A core's part of one stream's window: tuples in the order of their numbers."""
 
@@ -77,6 +103,12 @@ class Part(Protocol):
 
     def append(self, arrivals: Any) -> None:
         """Store tuples, which are younger than all stored ones."""
+
+    def change(self, change: Any, added: Indices = NO_NUMBERS) -> None:
+        """Take another program for the live tuples that are stored, and for ``added`` ones.
+
+        ``added`` are the numbers of tuples that no core has stored.
+        """
 
     def drop(self, count: int) -> None:
         """Forget the oldest tuples."""
@@ -115,7 +147,7 @@ class SubWindow:
     ``stride`` is the least distance of two neighbours' numbers, if it is known.
     """
 
-    def __init__(self, side: int, rule: Rule, stride: int | None = None) -> None:
+    def __init__(self, side: int, rule: Rule = NO_RULE, stride: int | None = None) -> None:
         self.side = side
         self._probe = Probe(rule.predicate)
         self._keys = StoredKeys(rule.predicate, side, rule.kernel)
@@ -130,11 +162,6 @@ class SubWindow:
     def __len__(self) -> int:
         # Not by the views: other threads call this too, and must not leave stale ones.
         return len(self._columns["seqs"]) if self._columns else 0
-
-    @property
-    def first_entry(self) -> int:
-        """The number of the oldest entry."""
-        return self._keys.first
 
     @property
     def comparisons(self) -> int:
@@ -194,14 +221,48 @@ class SubWindow:
         if not len(self):
             self._in_order = True
 
-    def refill(self, arrivals: Arrivals, first_entry: int) -> None:
-        """Replace all entries by these, numbered from ``first_entry`` on; rebuild the index."""
+    def refill(self, arrivals: Arrivals) -> None:
+        """Replace all entries by these; rebuild the index."""
         self.drop(len(self))
         if self._keys.index is not None:
             self._keys.index.clear()
             self._single_push.forget()
-        self._keys.dropped[0] = first_entry
         self.append(arrivals)
+
+    # -- a change ---------------------------------------------------------------------------
+
+    def change(self, change: Change, added: Indices = NO_NUMBERS) -> None:
+        """Take another program for the live tuples that are stored, and for ``added`` ones."""
+        predicate, kernel = change.rule.predicate, change.rule.kernel
+        self._probe = Probe(predicate)
+        if change.sent is None:
+            self._keys.program(predicate, kernel)
+            self._set_times(change)
+        else:
+            sent, seqs = change.sent[self.side], self._seqs if len(self) else NO_NUMBERS
+            if len(seqs) and (len(added) or sent.known is not sent.arrivals.seqs):
+                self._stride = None  # neighbours may be nearer to each other than by turns
+            keys = StoredKeys(predicate, self.side, kernel)
+            stored = sent.arrivals.take(sent.places(seqs, added))
+            self._keys, self._in_order = keys, True
+            self._columns.clear()
+            self._changed()
+            self.append(stored)
+        compared = self._single_push.comparisons
+        self._single_push = SinglePushProbe(self._probe, self._keys, self._stride, compared)
+        self.drop(self.count_before(change.live[self.side]))
+
+    def _set_times(self, change: Change) -> None:
+        """Stored tuples are candidates of later ones only, for as long as the windows say now."""
+        if not len(self):
+            return
+        self._columns["lo"].view()[:] = 0  # ascending, whatever the bounds of later ones
+        if change.lifetimes is not None:
+            columns = change.lifetimes.times(self.side, *map(self._named, TIMES))
+            for name, values in zip(TIMES, columns, strict=True):
+                if values is not None:
+                    self._columns[name].replace(values)
+        self._changed()
 
     def oldest(self, start: int, stop: int) -> Arrivals:
         """Copies of the tuples that are ``start`` to ``stop`` from the oldest on."""
@@ -355,7 +416,7 @@ class SubWindow:
         own, theirs = probes.seqs[probing], self._seqs[entries]
         ranks = np.maximum(probes.ranks[probing], self._ranks[entries])
         left, right = (own, theirs) if self.side == 1 else (theirs, own)
-        return FoundPairs(left, right, ranks, entries + self.first_entry, time.monotonic_ns())
+        return FoundPairs(left, right, ranks, theirs, time.monotonic_ns())
 
     # -- columns ----------------------------------------------------------------------------
 
@@ -391,13 +452,15 @@ class SinglePushProbe:
     ``stride`` is the least distance of stored numbers.
     """
 
-    def __init__(self, probe: Probe, keys: StoredKeys, stride: int | None) -> None:
+    def __init__(
+        self, probe: Probe, keys: StoredKeys, stride: int | None, compared: int = 0
+    ) -> None:
         self._probe = probe
         self._keys = keys
         self._stride = stride
         self._stored: SearchedKeys | None = None
         self._kernel: Callable[..., tuple[int, int]]
-        self.comparisons = 0
+        self.comparisons = compared
 
     def serves(self, probes: Arrivals) -> bool:
         """Whether it is one probe whose candidates are decided by numbers and keys alone."""
@@ -424,7 +487,7 @@ class SinglePushProbe:
         if len(entries) > 1:
             own, ranks = own.repeat(len(entries)), ranks.repeat(len(entries))
         left, right = (own, theirs) if self._keys.side == 1 else (theirs, own)
-        return FoundPairs(left, right, ranks, entries, at)
+        return FoundPairs(left, right, ranks, theirs, at)
 
     def _search(self, probes: Arrivals, lo: int, hi: int, span: Indices) -> Indices:
         """The partners among the entries ``lo .. hi - 1``, oldest first."""

@@ -2,17 +2,20 @@
 
 Nothing stays on the way: once a chunk's last results are out, all of its pairs have been found.
 The processing cores compare a chunk of arrivals of both streams with a part of both windows.
+
+A change comes in at the top as chunks do, and every FIFO keeps the order. So a core has compared
+all chunks before it, and the pairs of a later chunk are those of the program in force when its
+tuples arrived. It does not matter when other cores take it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rule, no_pairs
+from penstock.blocks.join.partner_search import Arrivals, Change, Chunk, FoundPairs, no_pairs
 from penstock.blocks.window.steps import Steps
 from penstock.flows.network.network import Driver, Network, Paced, Sent, with_loads
 from penstock.flows.splitjoin.gathering import ALL_SECTIONS, STREAMS, Results, Stars
@@ -117,18 +120,6 @@ class ProcessingCores:
         return sum(core.matched for core in self.cores)
 
 
-@dataclass(frozen=True, eq=False)
-class Programming:
-    """The instruction, in the same order as the tuples: another rule, and the windows."""
-
-    rule: Rule
-    windows: tuple[Arrivals, Arrivals]
-
-    def __str__(self) -> str:
-        """What it is, for an error to say where."""
-        return "a program"
-
-
 class ComparingUnit(Paced, Protocol):
     """A unit that evaluates predicates."""
 
@@ -140,11 +131,12 @@ class ComparingUnit(Paced, Protocol):
 class UniFlow:
     """A one-way flow, as a join block uses it.
 
-    ``network`` has one entry, ``in``, for chunks and programming, and one exit, for results;
-    ``cores`` are those of its units that join.
+    ``network`` has one entry, ``in``, for chunks and changes, and one exit, for results; ``cores``
+    are those of its units that join.
     """
 
     complete_at_once = True
+    keeps_tuples = True
 
     def __init__(
         self, network: Network, cores: Sequence[ComparingUnit], driver: Callable[[Network], Driver]
@@ -152,9 +144,9 @@ class UniFlow:
         self._cores = cores
         self._driver = driver(network)
 
-    def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
-        """Send the instruction down."""
-        for _ in self._send(Programming(rule, windows)):
+    def change(self, change: Change) -> None:
+        """Send a change down; every core takes it between the chunks before and after it."""
+        for _ in self._send(change):
             raise AssertionError("there was nothing under way")
 
     def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
@@ -171,7 +163,7 @@ class UniFlow:
             if done < chunk.ranks[1]:
                 self._driver.wait()
 
-    def _send(self, message: Chunk | Programming) -> Iterator[tuple[FoundPairs, int]]:
+    def _send(self, message: Chunk | Change) -> Iterator[tuple[FoundPairs, int]]:
         while not self._driver.send("in", message):
             yield from self._received()
             self._driver.wait()

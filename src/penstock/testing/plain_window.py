@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from penstock.blocks.join.partner_search import FoundPairs
-from penstock.flows.sub_window import MakePart
+from penstock.flows.sub_window import NO_NUMBERS, MakePart
+
+EXPIRED = -(1 << 62)
+"""The expiry of a tuple that has expired."""
+NEVER = float("-inf")
 
 
 class PlainTuple(NamedTuple):
@@ -71,6 +78,63 @@ def always(left: Any, right: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class PlainLive:
+    """The live tuples of a stream, by the numbers that cores know, and those that none has."""
+
+    tuples: tuple[PlainTuple, ...]
+    known: tuple[int, ...]
+    new: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlainChange:
+    """A change, with the fields of :class:`penstock.blocks.join.partner_search.Change`.
+
+    ``spans``: those of time windows from here on; ``passed``: the times up to which tuples of each
+    stream have expired.
+    """
+
+    matches: Matches
+    before: tuple[int, int]
+    live: tuple[int, int]
+    spans: tuple[int | None, int | None] = (None, None)
+    passed: tuple[float, float] = (NEVER, NEVER)
+    sent: tuple[PlainLive, PlainLive] | None = None
+
+    def __str__(self) -> str:
+        return f"a change before R {self.before[0]} and S {self.before[1]}"
+
+    def new(self, side: int) -> npt.NDArray[np.int64]:
+        """The numbers of the tuples of a stream that no core has."""
+        return np.array(() if self.sent is None else self.sent[side].new, np.int64)
+
+    def number(self, side: int, seq: int) -> int:
+        """The first live number from here on of the tuples from this number on."""
+        if self.sent is None or seq >= self.before[side]:
+            return seq
+        live = zip(self.sent[side].known, self.sent[side].tuples, strict=True)
+        return next((t.seq for known, t in live if known >= seq), self.before[side])
+
+    def changed(self, group: PlainGroup, added: npt.NDArray[np.int64]) -> PlainGroup:
+        """Tuples that arrived before, as they are from here on: the live ones, and ``added``."""
+        side = group.side
+        if self.sent is None:
+            kept = [self._kept(side, t) for t in group.tuples]
+        else:
+            here = {*group.seqs, *map(int, added)}
+            live = zip(self.sent[side].known, self.sent[side].tuples, strict=True)
+            kept = [t for known, t in live if known in here]
+        return PlainGroup(side, tuple(t for t in kept if t.seq >= self.live[side]))
+
+    def _kept(self, side: int, stored: PlainTuple) -> PlainTuple:
+        span, expiry = self.spans[side], stored.expiry
+        if span is not None and stored.time is not None and expiry is not None:
+            expiry = EXPIRED if expiry <= self.passed[side] else stored.time + span
+        upper = None if stored.upper is None else expiry
+        return stored._replace(lo=0, upper=upper, expiry=expiry)
+
+
 class PlainWindow:
     """Tuples of one side, oldest first."""
 
@@ -93,7 +157,12 @@ class PlainWindow:
 
     def key(self) -> object:
         """The state as a key, to compare windows of the same core."""
-        return self._tuples
+        return self._matches, self._tuples
+
+    def change(self, change: PlainChange, added: npt.NDArray[np.int64] = NO_NUMBERS) -> None:
+        """Take another program for the live tuples that are stored, and for ``added`` ones."""
+        self._matches = change.matches
+        self._tuples = change.changed(PlainGroup(self.side, self._tuples), added).tuples
 
     def append(self, arrivals: PlainGroup) -> None:
         """Store tuples, which are younger than all stored ones."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tests.flows.inputs import LOWEST
-
 from penstock.blocks.join.partner_search import Rule
 from penstock.flows.chain_as_published.instructions import Instruction, JoinInstruction
 from penstock.flows.chain_as_published.op_block import OPBlock
@@ -19,7 +17,7 @@ from penstock.sql.expressions import TRUE
 from penstock.testing.plain_window import PlainGroup, PlainTuple, plain_parts
 
 Pair = tuple[int, int]
-RULE = Rule(Predicate.of(TRUE, load_plain), "nested-loop", (None, None), LOWEST)
+RULE = Rule(Predicate.of(TRUE, load_plain), "nested-loop", (None, None))
 EVERY = 1 << 62
 
 

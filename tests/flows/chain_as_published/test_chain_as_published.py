@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.effort import examples
 from tests.engines.spark.in_process import Cluster, standing_in
 from tests.flows.chain_as_published.plain_chains import published_pairs
-from tests.flows.inputs import Arrival, Script, Window, pairs_found_by, pairs_of
+from tests.flows.inputs import Arrival, Script, Window, all_new, given_at, pairs_found_by, pairs_of
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
@@ -128,10 +127,11 @@ def test_what_is_programmed_anew_meets_only_what_comes() -> None:
     script, cut = Script(stream(40), windows, ()), 20
     chunk, rest = next(script.chunks()).until(cut)
     assert rest.ranks == (20, 40)
-    there = [np.full(10, 10), np.full(10, 10)]
-    stored = [replace(a, lo=there[a.side], hi=there[a.side]) for a in chunk.arrivals]
+    program = given_at(script, chunk)
+    assert program.sent is not None
+    r, s = (all_new(sent.arrivals.part(4, 10)) for sent in program.sent)
     flow = ChainAsPublished(3, Inline)
-    flow.program(script.rule(), (stored[0].part(4, 10), stored[1].part(4, 10)), cut)
+    flow.change(replace(program, sent=(r, s)))
     assert [core["window"] for core in flow.measures()["cores"]] == [[2, 2]] * 3
     assert (flow.oldest(0), flow.oldest(1)) == (4, 4)
     pairs = sorted(pairs_of(flow, flow.take(rest)))
@@ -146,7 +146,7 @@ def test_after_a_barrier_no_tuple_that_has_left_its_window_is_in_a_pair() -> Non
 
     def pairs(barrier: Callable[[ChainAsPublished], object]) -> set[tuple[int, int]]:
         flow, found, live = ChainAsPublished(3, Inline), [], (0, 0)
-        flow.program(script.rule(), script.no_arrivals(), 0)
+        flow.change(script.program())
         for chunk in script.chunks():
             met = list(pairs_of(flow, flow.take(chunk)))
             if barrier(flow) == []:

@@ -211,8 +211,7 @@ class JoinBlock:
 
         Where there is a flow, all pairs so far have been found.
         """
-        if self.front is not None:
-            self.front.stale = True
+        so_far = None if self.front is None else self.front.before()
         self.changes += 1
         self._singles = self._batches = None
         self._small_batches = self._pause = self._refused = 0
@@ -226,6 +225,8 @@ class JoinBlock:
             if before is not None and side.time is not None and before.factor != side.time.factor:
                 ratio = int(side.time.factor) // int(before.factor)
                 self._output_punctuations.rescale(side, ratio)
+        if self.front is not None:
+            self.front.change(so_far)
 
     @property
     def comparisons(self) -> int:
@@ -307,7 +308,7 @@ class JoinBlock:
         self.matches = state.values["matches"]
         self.late = list(state.values.get("late", (0, 0)))
         if self.front is not None:
-            self.front.restart()
+            self.front.load()
 
     # -- a change ---------------------------------------------------------------------------
 
@@ -327,13 +328,16 @@ class JoinBlock:
             needed = None if self.front is None else self.front.search.oldest(side.index)
             side.forget(self.sides[1 - side.index], needed=needed)
         self.matcher.forget()
-        if self.front is None or self.front.stale:
+        if self.front is None:
             self._pack()
 
     def _pack(self) -> None:
         wasteful = [side for side in self.sides if side.is_mostly_expired()]
         for side in wasteful:
-            side.pack()
+            first = side.rows.first
+            known = np.flatnonzero(side.pack() >= 0) + first
+            if self.front is not None:
+                self.front.renumber(side.index, known)
         if wasteful:
             self.matcher.rebuild()
 
@@ -357,7 +361,7 @@ class JoinBlock:
             runs = (run.after(done), runs[1]) if side == 0 else (runs[0], run.after(done))
         self.changes += 1
         if self.front is not None:
-            for run in self._restart_flow(self.front, len(runs[0]) + len(runs[1])):
+            for run in self._tidy_flow(self.front, len(runs[0]) + len(runs[1])):
                 yield OUT, message.made(run, False)
         before = [(side.ended, side.punctuator.punctuation) for side in self.sides]
         large = len(runs[0]) + len(runs[1]) >= TUNING.arrivals_to_share
@@ -524,15 +528,13 @@ class JoinBlock:
 
     # -- a flow -----------------------------------------------------------------------------
 
-    def _restart_flow(self, front: FlowFront, arriving: int) -> Iterator[Run]:
-        """Program the flow anew if it is out of date, after finding the remaining pairs."""
-        known = self.matcher.dictionary
+    def _tidy_flow(self, front: FlowFront, arriving: int) -> Iterator[Run]:
+        """Send other keys or numbers to the flow if these are due, all pairs having been found."""
         self.matcher.tidy_dictionary(arriving)
-        wasteful = any(side.is_mostly_expired() for side in self.sides)
-        if front.stale or wasteful or self.matcher.dictionary is not known:
+        if not front.is_current or any(side.is_mostly_expired() for side in self.sides):
             yield from self._complete()
             self._pack()
-            front.restart()
+            front.change(None)
 
     def _complete(self) -> Iterator[Run]:
         """Find all remaining pairs; yield the rows."""

@@ -2,6 +2,10 @@
 
 The keys and the candidate range of a tuple are computed here once, for the flow. Whole tuples stay
 here, and the pairs of numbers that come back become rows here.
+
+A change of the program is sent between the tuples (:class:`Change`). Cores cut and compare what
+they store by themselves. Only where the predicate reads other keys, or tuples become candidates
+that did not pass the filter before, are the live tuples sent, with their keys.
 """
 
 from __future__ import annotations
@@ -9,31 +13,58 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.matcher import Matcher
-from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, PartnerSearch, is_light
+from penstock.blocks.join.partner_search import (
+    Arrivals,
+    Change,
+    Chunk,
+    FoundPairs,
+    Lifetimes,
+    LiveTuples,
+    PartnerSearch,
+    is_light,
+)
 from penstock.blocks.lateness import INPUT_BITS, Admitted
 from penstock.blocks.ranks import Ranks
-from penstock.blocks.window.keys import KeyValues
+from penstock.blocks.window.keys import KeyValues, WindowKeys
 from penstock.blocks.window.window import StoredWindow
+from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
-from penstock.streams.windows import Range, Rows
+from penstock.streams.windows import Range, Rows, Window
 
 Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 MOST_ENTRIES = 4096
 """Chunks whose times of entry are stored, for the latency of pairs found late."""
 
 
-class FlowFront:
-    """A join block's end of a flow.
+@dataclass(frozen=True)
+class Before:
+    """What a change has to know of the program before it.
 
-    ``stale``: the flow has to be programmed before it takes anything more.
+    Parameters
+    ----------
+    windows, factors
+        The windows, and the factors of their time attributes.
+    passed
+        The times up to which the tuples of each window have expired.
     """
+
+    windows: tuple[Window, Window]
+    factors: tuple[int | float | None, int | float | None]
+    passed: tuple[int | float, int | float]
+
+
+class FlowFront:
+    """A join block's end of a flow."""
 
     def __init__(
         self,
@@ -44,11 +75,11 @@ class FlowFront:
     ) -> None:
         self.search = search
         self._latency = latency
-        self.stale = True
         self._sides = sides
         self._matcher = matcher
         self._rank = 0
-        self._is_programmed = False
+        self._sent: tuple[WindowKeys, WindowKeys] | None = None
+        self._known: list[Indices | None] = [None, None]
         self._compiled = True
         self._inside: tuple[deque[tuple[int, int]], ...] = (deque(), deque())
         self._left = [0, 0]
@@ -57,68 +88,107 @@ class FlowFront:
     def use(self, search: PartnerSearch) -> None:
         """Replace the flow by another; all pairs so far have been found."""
         self.search.close()
-        self.search, self.stale, self._is_programmed = search, True, False
+        self.search, self._sent = search, None
 
-    # -- input ------------------------------------------------------------------------------
+    # -- a change ---------------------------------------------------------------------------
 
-    def restart(self) -> None:
-        """Program the flow with the block's rule and windows; their pairs have been found."""
-        windows = [side.window for side in self._sides]
-        left, right = (w.size if isinstance(w, Rows) else None for w in windows)
-        rule = self._matcher.rule((left, right), self._sides[0].clock.lowest)
-        keyed = [self._window_keys(side) for side in self._sides]
-        arrived = [
-            self._arrived(side)[seqs - side.rows.first]
-            for side, (seqs, _) in zip(self._sides, keyed, strict=True)
-        ]
-        order = np.argsort(np.concatenate(arrived), kind="stable")
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
-        self._rank = max(self._rank, len(order))
-        ranks += self._rank - len(order)
-        cut = len(arrived[0])
-        stored = [
-            self._window_arrivals(
-                side, *keyed[side.index], ranks[:cut] if side.index == 0 else ranks[cut:]
+    @property
+    def is_current(self) -> bool:
+        """Whether the cores have the keys that the block computes, by the block's numbers."""
+        return self._matcher.keys is self._sent and not self._is_renumbered
+
+    @property
+    def _is_renumbered(self) -> bool:
+        return any(known is not None for known in self._known)
+
+    def before(self) -> Before:
+        """What the next change has to know of the program so far."""
+        r, s = self._sides
+        left, right = (None if side.time is None else side.time.factor for side in (r, s))
+        return Before((r.window, s.window), (left, right), (r.passed((s,)), s.passed((r,))))
+
+    def load(self) -> None:
+        """Send the block's program and windows to cores that have none."""
+        self._sent = None
+        self.change(None)
+
+    def change(self, before: Before | None) -> None:
+        """Send what has changed behind all arrivals so far, whose pairs have been found."""
+        r, s = self._sides
+        left, right = (w.size if isinstance(w, Rows) else None for w in (r.window, s.window))
+        sent = None
+        if not self.is_current or not self.search.keeps_tuples:
+            sent = (self._live(r), self._live(s))
+        self.search.change(
+            Change(
+                self._matcher.rule((left, right)),
+                (r.rows.next, s.rows.next),
+                (r.cut(s), s.cut(r)),
+                None if sent is not None or before is None else self._lifetimes(before),
+                sent,
             )
-            for side in self._sides
-        ]
-        self.search.program(rule, (stored[0], stored[1]), self._rank)
+        )
+        if self._sent is None or self._is_renumbered:
+            self._begin_latencies()
+        self._sent, self._known = self._matcher.keys, [None, None]
+        self._compiled = True
+
+    def _begin_latencies(self) -> None:
         self._left = [side.rows.first for side in self._sides]
         for side, inside in zip(self._sides, self._inside, strict=True):
             inside.clear()
             inside.append((side.rows.next, time.monotonic_ns()))
-        self._compiled = self._is_programmed = True
-        self.stale = False
 
-    def _window_keys(self, side: StoredWindow) -> tuple[Indices, KeyValues]:
-        """The numbers of the live tuples that can match, and their keys."""
-        seqs, parts = [], []
+    def renumber(self, side: int, known: Indices) -> None:
+        """The live tuples of a window have other numbers; these are those that cores know."""
+        self._known[side] = known
+
+    def _lifetimes(self, before: Before) -> Lifetimes | None:
+        """How stored times become expiries; None if they stay as they are."""
+        r, s = self._sides
+        now = self.before()
+        if now.factors == before.factors and now.windows == before.windows:
+            return None
+        ratios = [
+            1 if then is None or factor is None else int(factor) // int(then)
+            for then, factor in zip(before.factors, now.factors, strict=True)
+        ]
+        return Lifetimes(r.clock, (r.window, s.window), max(ratios), before.passed)
+
+    def _live(self, side: StoredWindow) -> LiveTuples:
+        """The live tuples of a side that can match, with their keys."""
+        seqs, keyed, is_known = self._window_keys(side)
+        next_of_other = self._sides[1 - side.index].rows.next
+        bounds = np.zeros(len(seqs), np.int64), np.full(len(seqs), next_of_other)
+        where = seqs - side.rows.first
+        times = side.times.view()[where] if side.time is not None else None
+        # Any rank will do that is before those of later tuples.
+        arrivals = self._arrivals(side, seqs, np.zeros_like(seqs), bounds, keyed, times, times)
+        numbers = self._known[side.index]
+        known = seqs if numbers is None else numbers[where]
+        return LiveTuples(arrivals, known, seqs[~is_known])
+
+    def _window_keys(self, side: StoredWindow) -> tuple[Indices, KeyValues, Mask]:
+        """The numbers of the live tuples that can match, their keys, and which ones cores have."""
+        seqs, parts, known = [], [], []
         first, stored = side.rows.first, self._matcher.keys[side.index]
+        held = self._sent[side.index] if self._sent and self.search.keeps_tuples else None
         for batch in side.rows.batches():
             keyed = stored.keyed(batch, Failures())  # these were counted when they arrived
             here = np.arange(batch.num_rows) if keyed.passed is None else keyed.passed
             seqs.append(here + first)
             parts.append(keyed)
+            known.append(_held(batch, held, stored)[here])
             first += batch.num_rows
         if not parts:
-            return np.empty(0, np.int64), self._no_keys(side)
+            return np.empty(0, np.int64), self._no_keys(side), np.empty(0, np.bool_)
         numbers, keys = np.concatenate(seqs), _joined(parts)
         live = np.ones(len(numbers), np.bool_)
         live &= numbers >= side.cut(self._sides[1 - side.index])
         if isinstance(side.window, Range):
             live &= side.expiry.view()[numbers - side.rows.first] != side.clock.lowest
         chosen = np.flatnonzero(live)
-        return numbers[chosen], keys.only(chosen)
-
-    def _window_arrivals(
-        self, side: StoredWindow, seqs: Indices, keyed: KeyValues, ranks: Indices
-    ) -> Arrivals:
-        other = self._sides[1 - side.index]
-        there = np.full(len(seqs), other.rows.next, np.int64)
-        where = seqs - side.rows.first
-        times = side.times.view()[where] if side.time is not None else None
-        return self._arrivals(side, seqs, ranks, (there, there), keyed, times, times)
+        return numbers[chosen], keys.only(chosen), np.concatenate(known)[chosen]
 
     def _no_keys(self, side: StoredWindow) -> KeyValues:
         """The keys of no tuples."""
@@ -219,8 +289,6 @@ class FlowFront:
 
     def complete(self) -> Iterator[FoundPairs]:
         """Find all remaining pairs."""
-        if not self._is_programmed:
-            return
         for pairs in self.search.complete():
             if len(pairs):
                 yield from self._passed(pairs)
@@ -266,6 +334,15 @@ class FlowFront:
         assert side.arrived is not None
         arrived: Indices = side.arrived.view()
         return arrived
+
+
+def _held(batch: pa.RecordBatch, held: WindowKeys | None, keys: WindowKeys) -> Mask:
+    """Which of these tuples cores have: those that passed the condition of what they were sent."""
+    if held is None:
+        return np.zeros(batch.num_rows, np.bool_)
+    if held.condition == keys.condition:
+        return np.ones(batch.num_rows, np.bool_)
+    return select((batch, batch), held.condition, Failures())
 
 
 def _joined(parts: list[KeyValues]) -> KeyValues:

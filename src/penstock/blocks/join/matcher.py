@@ -33,6 +33,7 @@ from penstock.kernels.probe.nested_loop import Columns, Pairs
 from penstock.kernels.probe.sweep import Arrivals, sweep
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.sql.expressions import (
+    Expression,
     conjunction,
     conjuncts,
 )
@@ -90,13 +91,16 @@ class Matcher:
         self.stores_keys = stores_keys
         self._one_partner = one_partner
         self.dictionary = Dictionary()
+        self.keys: tuple[WindowKeys, WindowKeys]
+        """Other objects whenever keys have been computed anew."""
+        self._filters: tuple[Expression, ...] = ()
         self.encodes = False
         """Whether keys go through the dictionary, which both sides write to."""
         self.comparisons = 0
 
     def program(self, instruction: JoinStreams) -> None:
-        """Take another predicate. The keys of stored tuples are recomputed."""
-        self._filters = instruction.filters
+        """Take another predicate. Keys that are stored stay; others are computed of all tuples."""
+        filters, self._filters = self._filters, instruction.filters
         self.predicate = Predicate.of(instruction.compiled, self._load)
         self.probe = Probe(self.predicate)
         self.residual = Reading.of([instruction.residual])
@@ -107,7 +111,13 @@ class Matcher:
         if instruction.kernel != "nested-loop" and not instruction.kernel_is_forced:
             self._kernel_name = "auto"
         self.encodes = any(key.kind == "code" for keys in self.predicate.keys for key in keys)
-        self.rebuild()
+        if filters == self._filters and all(k.keys.serve(self.predicate) for k in self.keys):
+            for keys in self.keys:
+                keys.program(
+                    self.predicate, self._kernel_name if self.stores_keys else "nested-loop"
+                )
+        else:
+            self.rebuild()
 
     def rebuild(self) -> None:
         """Recompute the keys of all stored tuples, with a new dictionary."""
@@ -148,9 +158,9 @@ class Matcher:
             for side, keys in zip(self._sides, self.keys, strict=True):
                 keys.drop_before(side.rows.first)
 
-    def rule(self, window_rows: tuple[int | None, int | None], clock_lowest: int | float) -> Rule:
+    def rule(self, window_rows: tuple[int | None, int | None]) -> Rule:
         """The predicate for the cores of a flow."""
-        return Rule(self.predicate, self._kernel_name, window_rows, clock_lowest)
+        return Rule(self.predicate, self._kernel_name, window_rows)
 
     def passing(self, left: Indices, right: Indices, compiled: bool) -> Indices | None:
         """Which pairs of a kernel pass the rest of the predicate; None: there is no rest.

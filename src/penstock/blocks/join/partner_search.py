@@ -4,6 +4,9 @@ The block has the windows: it decides which tuples are late, numbers the others,
 candidates of each in the other stream. It stores whole tuples; a flow sees keys and numbers only.
 The flow compares each tuple with its candidates, on any of its cores, and returns the pairs that
 match.
+
+A change of the program is a message in the same order: it has what cores cannot know, and cores
+that have it all are sent nothing else. See :class:`Change`.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from penstock.blocks.window.punctuator import Clock
 from penstock.kernels.predicate.predicate import Predicate
+from penstock.streams.windows import Range, Window
 from penstock.tuning import TUNING
 
 Array = npt.NDArray[Any]
@@ -65,6 +70,10 @@ class Arrivals:
     def part(self, start: int, stop: int) -> Arrivals:
         """A slice of the tuples."""
         return self.take(slice(start, stop))
+
+    def __getitem__(self, which: slice) -> Arrivals:
+        """A slice of the tuples."""
+        return self.take(which)
 
     def take(self, which: Indices | Mask | slice) -> Arrivals:
         """The tuples at these places."""
@@ -164,8 +173,8 @@ def is_light(arrivals: tuple[Arrivals, Arrivals], ranks: tuple[int, int]) -> boo
 class FoundPairs:
     """Pairs that match: numbers in R and in S, and the rank of the younger of the two.
 
-    ``entries`` numbers the older one among all tuples that its core has ever stored; ``found_at``
-    is when the pair was found, in nanoseconds of the monotonic clock.
+    ``entries`` are the numbers of the older ones; ``found_at`` is when the pairs were found, in
+    nanoseconds of the monotonic clock.
     """
 
     left: Indices
@@ -197,7 +206,136 @@ class Rule:
     predicate: Predicate
     kernel: str
     window_rows: tuple[int | None, int | None]
-    clock_lowest: int | float
+
+
+@dataclass(frozen=True, eq=False)
+class LiveTuples:
+    """The live tuples of a stream, sent to cores that have none of them or other keys of them.
+
+    Parameters
+    ----------
+    arrivals
+        The tuples; their bounds let them be compared with later tuples only.
+    known
+        The numbers by which cores know them: others than those of ``arrivals`` if the block has
+        numbered them anew. Ascending.
+    new
+        The numbers of those that no core has, ascending.
+    """
+
+    arrivals: Arrivals
+    known: Indices
+    new: Indices
+
+    def places(self, seqs: Indices, added: Indices) -> Indices:
+        """The indices of the tuples that a core knows by these numbers, and of ``added`` ones."""
+        found = self._where(seqs)
+        return np.union1d(found, self._where(added)) if len(added) else found
+
+    def _where(self, seqs: Indices) -> Indices:
+        where = self.known.searchsorted(seqs)
+        where = where[: int(where.searchsorted(len(self.known)))]  # they ascend
+        found: Indices = where[self.known[where] == seqs[: len(where)]]
+        return found
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """How the times of stored tuples become their expiry in windows of another size.
+
+    Parameters
+    ----------
+    clock, windows
+        The clock of the query, and the windows from here on.
+    ratio
+        How much finer the clock ticks from here on.
+    passed
+        For each stream, the time (in ticks as before) up to which its tuples have expired: they
+        stay expired in a larger window.
+    """
+
+    clock: Clock
+    windows: tuple[Window, Window]
+    ratio: int
+    passed: tuple[int | float, int | float]
+
+    def times(
+        self,
+        side: int,
+        low: Array | None,
+        upper: Array | None,
+        expiry: Array | None,
+        time: Array | None,
+    ) -> tuple[Array | None, Array | None, Array | None, Array | None]:
+        """These columns of stored tuples (see :class:`Arrivals`) from here on."""
+        low, time = self._scaled(low), self._scaled(time)
+        window = self.windows[side]
+        if expiry is None or time is None or not isinstance(window, Range):
+            return low, upper, expiry, time
+        lowest = self.clock.lowest
+        expiry = np.where(expiry <= self.passed[side], lowest, self.clock.expiry(time, window))
+        return low, None if upper is None else expiry, expiry, time
+
+    def _scaled(self, times: Array | None) -> Array | None:
+        return times if times is None or self.ratio == 1 else self.clock.scaled(times, self.ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A change of the program, in one order with the tuples: the first program too.
+
+    A pair belongs to the program in force when its younger tuple arrives. So a core compares by
+    the old one until all pairs of tuples before the change have met there. Where tuples are stored
+    does not change.
+
+    Parameters
+    ----------
+    rule
+        The rule from here on.
+    before
+        For each stream, the number of the first tuple after the change.
+    live
+        For each stream, the first number that is in its window from here on.
+    lifetimes
+        How stored times become expiries; None if they stay as they are, or tuples are sent.
+    sent
+        The live tuples of each stream; None if cores have the keys of them, or nothing is stored.
+    """
+
+    rule: Rule
+    before: tuple[int, int]
+    live: tuple[int, int]
+    lifetimes: Lifetimes | None = None
+    sent: tuple[LiveTuples, LiveTuples] | None = None
+
+    def __str__(self) -> str:
+        """Where it is, for an error to say where."""
+        return f"a change before R {self.before[0]} and S {self.before[1]}"
+
+    def new(self, side: int) -> Indices:
+        """The numbers of the tuples of a stream that no core has."""
+        return _NOTHING if self.sent is None else self.sent[side].new
+
+    def number(self, side: int, seq: int) -> int:
+        """The first live number from here on of the tuples from this number on."""
+        if self.sent is None or seq >= self.before[side]:
+            return seq
+        sent = self.sent[side]
+        place = int(sent.known.searchsorted(seq))
+        return int(sent.arrivals.seqs[place]) if place < len(sent.known) else self.before[side]
+
+    def changed(self, group: Arrivals, added: Indices) -> Arrivals:
+        """Tuples that arrived before, as they are from here on: the live ones, and ``added``."""
+        side = group.side
+        if self.sent is not None:
+            sent = self.sent[side]
+            return sent.arrivals.take(sent.places(group.seqs, added))
+        if self.lifetimes is not None:
+            columns = group.low, group.upper, group.expiry, group.time
+            low, upper, expiry, time = self.lifetimes.times(side, *columns)
+            group = replace(group, low=low, upper=upper, expiry=expiry, time=time)
+        cut = int(group.seqs.searchsorted(self.live[side]))
+        return replace(group, lo=np.zeros_like(group.lo)).part(cut, len(group))
 
 
 class PartnerSearch(Protocol):
@@ -206,11 +344,11 @@ class PartnerSearch(Protocol):
     complete_at_once: bool
     """Whether ``take`` gives all pairs of its chunk."""
 
-    def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
-        """Start with this rule and these windows; the pairs within them have been found already.
+    keeps_tuples: bool
+    """Whether cores keep their tuples at a change; if not, every change sends them."""
 
-        ``rank`` is that of the next arrival. Earlier chunks have been completed.
-        """
+    def change(self, change: Change) -> None:
+        """Send a change behind the arrivals so far. The pairs of these have been found."""
 
     def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
         """Let arrivals in; yields the pairs found by now, of these and of earlier ones."""

@@ -166,10 +166,26 @@ class StoredKeys:
         self.columns = [KeyColumn(key) for key in predicate.keys[side]]
         self.dropped: Indices = np.zeros(1, np.int64)
         self.changing = threading.Lock()
-        self.index: EntryIndex | None = None
-        if kernel != "nested-loop" and self.columns and predicate.keys[1 - side]:
-            index = EntryIndex(predicate, side, kernel, one_partner)
-            self.index = index if index.usable else None
+        self._one_partner = one_partner
+        self.index = self._index(predicate, kernel)
+
+    def _index(self, predicate: Predicate, kernel: str) -> EntryIndex | None:
+        """An index for a predicate, without entries; None if there is nothing to index by."""
+        if kernel == "nested-loop" or not self.columns or not predicate.keys[1 - self.side]:
+            return None
+        index = EntryIndex(predicate, self.side, kernel, self._one_partner)
+        return index if index.usable else None
+
+    def serve(self, predicate: Predicate) -> bool:
+        """Whether all keys of a predicate are stored."""
+        known = {column.key for column in self.columns}
+        return all(key in known for key in predicate.keys[self.side])
+
+    def program(self, predicate: Predicate, kernel: str) -> None:
+        """Take another predicate, over keys that are stored; what there is to index is known."""
+        known = {column.key: column for column in self.columns}
+        self.columns = [known[key] for key in predicate.keys[self.side]]
+        self.index = self._index(predicate, kernel)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the lock: a copy has one of its own."""
@@ -286,6 +302,10 @@ class WindowKeys:
             matched = matched[self.numbers.view() - self._window.rows.first]
         self.jumps = Buffer(np.dtype(np.int32))
         self.jumps.replace(matched.astype(np.int32))
+
+    def program(self, predicate: Predicate, kernel: str) -> None:
+        """Take another predicate over the same keys, and with the same condition."""
+        self.keys.program(predicate, kernel)
 
     # -- storing ----------------------------------------------------------------------------
 

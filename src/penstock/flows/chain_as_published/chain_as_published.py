@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rule
+from penstock.blocks.join.partner_search import Arrivals, Change, Chunk, FoundPairs, Rule
 from penstock.flows.chain_as_published.instructions import Instruction, JoinInstruction, Reset
 from penstock.flows.chain_as_published.op_block import IN, OPBlock
 from penstock.flows.handshake.chain import chain_network
@@ -48,6 +48,7 @@ class ChainAsPublished:
     """
 
     complete_at_once = False
+    keeps_tuples = False
 
     def __init__(
         self,
@@ -63,21 +64,23 @@ class ChainAsPublished:
 
     # -- programming ------------------------------------------------------------------------
 
-    def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
+    def change(self, change: Change) -> None:
         """Program every block by instructions, and fill the windows.
 
-        The stored tuples take their places in the chain by the same rule as others. Their bounds
-        let them meet only what arrives from here on.
+        The only way to give a block another program is a reset, which empties its window buffers.
+        So the live tuples come again. They take their places in the chain by the same rule as
+        others, and their bounds let them meet only what arrives from here on.
         """
-        cores = len(self._blocks)
+        cores, rule = len(self._blocks), change.rule
         r, s = (capacity(rows, cores) for rows in rule.window_rows)
         self._capacities = (r, s)
         self._let_go = self._window_starts = (0, 0)
         for body in (Reset(), JoinInstruction(rule, self._capacities)):
             for block in self._blocks:
                 self._pass(IN[S], Instruction(block.number, body))
-        for arrivals in windows:
-            stored = replace(arrivals, hi=np.full(len(arrivals), EVERY))
+        for sent in change.sent or ():
+            arrivals = sent.arrivals
+            stored = replace(arrivals, lo=arrivals.hi, hi=np.full(len(arrivals), EVERY))
             for part in self._runs(stored):
                 self._pass(IN[arrivals.side], Tuples(part))
 

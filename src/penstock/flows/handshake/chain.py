@@ -36,62 +36,25 @@ def chain_network(cores: Sequence[Paced]) -> Network:
 
 
 class Chain:
-    """Cores at work, and the counts of the cores that they replaced. ``driver`` runs a network."""
+    """Cores at work. ``driver`` runs a network."""
 
-    def __init__(self, driver: Callable[[Network], Driver]) -> None:
-        self._make_driver = driver
-        self._driver: Driver | None = None
-        self._cores: Sequence[ChainCore] = ()
-        self._compared = 0
-        self._before: list[dict[str, Any]] = []
-
-    def start(self, cores: Sequence[ChainCore]) -> None:
-        """Replace the cores by these; the figures of the old ones are added to theirs."""
-        self.close()
-        self._compared, self._before = self.comparisons, self._figures(self._cores)
+    def __init__(self, cores: Sequence[ChainCore], driver: Callable[[Network], Driver]) -> None:
         self._cores = cores
-        self._driver = self._make_driver(chain_network(cores))
-
-    @property
-    def driver(self) -> Driver:
-        """Runs the cores."""
-        assert self._driver is not None, "it has not been programmed"
-        return self._driver
+        self.driver = driver(chain_network(cores))
 
     @property
     def comparisons(self) -> int:
         """How often a predicate has been evaluated."""
-        return self._compared + sum(core.comparisons for core in self._cores)
+        return sum(core.comparisons for core in self._cores)
 
     def measures(self) -> dict[str, Any]:
         """The figures of each core."""
-        # Another thread may call this while the cores are replaced.
-        cores, driver = self._cores, self._driver
-        figures = zip(cores, self._figures(cores), strict=True)
-        return {"cores": [with_loads(counted, core.name, driver) for core, counted in figures]}
-
-    def _figures(self, cores: Sequence[ChainCore]) -> list[dict[str, Any]]:
-        now = [core.measures() for core in cores]
-        if not self._before:
-            return now
-        return [_added(old, new) for old, new in zip(self._before, now, strict=True)]
+        driver = self.driver
+        return {"cores": [with_loads(c.measures(), c.name, driver) for c in self._cores]}
 
     def close(self) -> None:
         """Let the cores go."""
-        if self._driver is not None:
-            self._driver.close()
-            self._driver = None
-
-
-def _added(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The figures of a core added to those of the one it replaced."""
-    return {
-        **new,
-        "stored": [a + b for a, b in zip(old["stored"], new["stored"], strict=True)],
-        "probed": [a + b for a, b in zip(old["probed"], new["probed"], strict=True)],
-        "matched": old["matched"] + new["matched"],
-        "comparisons": old["comparisons"] + new["comparisons"],
-    }
+        self.driver.close()
 
 
 def signals(chunk: Chunk, size: int = GROUP) -> Iterator[tuple[str, Tuples | Expire]]:

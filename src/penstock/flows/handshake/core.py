@@ -20,21 +20,42 @@ is not there yet, the core remembers that s is due, and forgets it when it comes
 reports a smaller window than it has, so that tuples are passed on to it. For R the same holds at
 the right end (§4.4, Fig. 13).
 
-*Flush.* At a standstill, r at core i and s at core j have met unless i < j. A flush starts at the
-left without tuples. Each core adds its own R-tuples and passes it on, and the next cores compare
-them with their S-tuples: those pairs exactly. After it, two tuples that arrived before the flush
-have met, and pass each other without a comparison.
+*Flush.* It brings together the tuples before it that have not met, in the order of the tuples. It
+enters at the left, behind all of R before it. Each core adds copies of its R-tuples and passes it
+on, so these hurry ahead to the right end, and meet what is there of S at every core. They meet each
+S-tuple once, for the same reason as above: nothing was said there of how fast a tuple moves. When
+the flush has passed a core, all old R-tuples have left it in this sense; from then on, two tuples
+from before the flush are not compared there. At the right end a *mark* comes behind all of S before
+the flush. The last core takes nothing more of R when the flush has come, until the mark comes, and
+nothing more of S when the mark has come, until the flush comes: then all of S has entered, and was
+at some core when the flush passed, or crossed it on its way and met the copies that it carries. No
+core waits for ever: in front of the mark are S-tuples only, in front of the flush only what cores
+take without waiting.
+
+*A change* goes with a flush. A core first lets the visitors meet its tuples, by the old program;
+that was the last time that two old tuples were compared there. Then it takes the new one. New
+tuples of R come behind the flush, and new ones of S enter when it has passed all cores. So wherever
+a new tuple comes, the new program is in force. What remains are old S-tuples that a core has sent
+to the left and then let the flush come by: they come to a core that has the new program, without
+it. So each core sends word to the left that it has taken the change, behind them in the FIFO; until
+that comes, the core on the left applies the change to every S-tuple from there. Old R-tuples on
+their way are in front of the flush.
+
+Tuples that no core has yet (a filter lets them pass now) go where they would be: a core takes those
+with numbers from behind the last one that it has passed on to the last one that has come to it, on
+their way with their neighbours if these are, and the rest go to the core where the stream enters.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.flows.network.network import Port, Sent
-from penstock.flows.sub_window import Group, MakePart
+from penstock.flows.sub_window import Group, MakePart, ProgramChange
 
 R, S = 0, 1
 AHEAD: tuple[Port, Port] = ("right", "left")
@@ -116,16 +137,33 @@ class Flush:
     """R-tuples from further left, to meet the S-tuples of all cores to the right of theirs.
 
     Afterwards all R and S with numbers below ``before`` have met, and ``compiled`` says whether the
-    compiled predicate is valid for later pairs.
+    compiled predicate is valid for later pairs. ``change``: the program for these.
     """
 
     visitors: tuple[Group, ...]
     before: tuple[int, int]
     compiled: bool
+    change: ProgramChange | None = None
 
     def __str__(self) -> str:
         ends = [int(seq) for g in self.visitors if len(g) for seq in (g.seqs[0], g.seqs[-1])]
         return f"flush with R {min(ends)}..{max(ends)}" if ends else "flush with 0 R"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """All of S before a flush has come."""
+
+    def __str__(self) -> str:
+        return "mark of a flush"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The sender has taken a change: what comes behind it is as the change wants it."""
+
+    def __str__(self) -> str:
+        return "word that a change is taken"
 
 
 @dataclass
@@ -144,7 +182,7 @@ class _Way:
     ``next_size``, ``next_received`` are the size and the number of tuples received that the next
     core reported last; ``reported`` is what this core reported last to the core before it. Tuples
     below ``due`` have expired, as far as the end of the way knows; those below ``until`` have
-    arrived; those below ``gone`` have left the chain.
+    arrived; those below ``passed`` have been sent on; those below ``gone`` have left the chain.
     """
 
     sent: int = 0
@@ -154,7 +192,19 @@ class _Way:
     reported: tuple[int, int] = (0, 0)
     due: int = 0
     until: int = 0
+    passed: int = 0
     gone: int = 0
+
+
+@dataclass
+class _Untaken:
+    """A change that the next core on the right may not have taken.
+
+    Below ``until``, S-tuples from there have come, by the numbers from before the change.
+    """
+
+    change: ProgramChange
+    until: int
 
 
 class HandshakeCore:
@@ -180,23 +230,19 @@ class HandshakeCore:
         self._forwarded = 0
         self._flushed_before = (0, 0)
         self._compiled = True
-
-    def load(
-        self, groups: tuple[Group, Group], ahead: tuple[int, int], before: tuple[int, int]
-    ) -> None:
-        """Start with these tuples; all below ``before`` have met already.
-
-        ``ahead`` is how many of each stream the next core on their way starts with.
-        """
-        self._flushed_before = before
-        for group, way, there in zip(groups, self._ways, ahead, strict=True):
-            self._windows[group.side].append(group)
-            way.until, way.next_size, way.reported = before[group.side], there, (len(group), 0)
+        self._held: Flush | None = None
+        """Of the last core, a flush that has come before its mark."""
+        self._is_marked = False
+        """Of the last core, whether a mark has come before its flush."""
+        self._untaken: deque[_Untaken] = deque()
+        """Changes that the core on the right has not taken, as far as is known here."""
 
     # -- messages ---------------------------------------------------------------------------
 
-    def needs(self, port: Port) -> Sequence[Port]:
+    def needs(self, port: Port) -> Sequence[Port] | None:
         """Results must have somewhere to go; tuples are only passed on where there is room."""
+        if self._held is not None if port == "left" else self._is_marked:
+            return None
         return ("result",)
 
     def step(self, port: Port, message: Any) -> Iterable[Sent]:
@@ -210,20 +256,29 @@ class HandshakeCore:
         if isinstance(message, Expire):
             return self._expire(message)
         if isinstance(message, Flush):
-            return self._flush(message)
+            return self._take_flush(message)
+        if isinstance(message, Mark):
+            return self._mark()
+        if isinstance(message, Taken):
+            self._untaken.popleft()
+            return ()
         assert isinstance(message, Gone), message
         return [("result" if self._is_last else "right", message)]
 
     def _arrive(self, message: Tuples) -> Iterator[Sent]:
         group, side, way = message.group, message.group.side, self._ways[message.group.side]
+        count = len(group)
+        way.received += count
+        if side == S:
+            group, count = self._as_changed(group)
+        until = max(way.until, int(group.seqs[-1]) + 1) if len(group) else way.until
         yield from self._meet(group)
         self._windows[side].append(group)
-        self.counts.stored[side] += len(group)
-        way.received += len(group)
-        way.until = int(group.seqs[-1]) + 1
+        self.counts.stored[side] += count
+        way.until = until
         gone = self._forget(side)
         if side == S and not self._is_last:
-            yield "right", Ack(len(group), self._size(S))
+            yield "right", Ack(count, self._size(S))
         yield from gone
         yield from self._report_size(side)
         if message.size is not None:
@@ -273,19 +328,75 @@ class HandshakeCore:
         to = "right" if side == S and not self._is_last else "result"
         return [(to, Gone(side, way.gone))]
 
+    # -- flush and change ---------------------------------------------------------------------
+
+    def _take_flush(self, flush: Flush) -> Iterable[Sent]:
+        """At the end of its way a flush waits for its mark."""
+        if self._is_last and not self._is_marked:
+            self._held = flush
+            return ()
+        self._is_marked = False
+        return self._flush(flush)
+
+    def _mark(self) -> Iterable[Sent]:
+        """All of S before a flush has come."""
+        flush, self._held = self._held, None
+        if flush is None:
+            self._is_marked = True
+            return ()
+        return self._flush(flush)
+
     def _flush(self, flush: Flush) -> Iterator[Sent]:
         own = self._windows[R]
         for side, way in enumerate(self._ways):
             if min(way.due, way.until) > way.gone:
                 yield from self._report_gone(side)
-        if self._is_last:
-            yield "result", Flush((), flush.before, flush.compiled)
-        else:
-            visitors = (*flush.visitors, own.oldest(0, len(own))) if len(own) else flush.visitors
-            yield "right", Flush(visitors, flush.before, flush.compiled)
+        if not self._is_last:
+            visitors = flush.visitors
+            if len(own) and flush.before != self._flushed_before:
+                visitors = (*visitors, own.oldest(0, len(own)))
+            yield "right", replace(flush, visitors=visitors)
         for group in flush.visitors:
             yield from self._meet(group)
         self._flushed_before, self._compiled = flush.before, flush.compiled
+        if flush.change is not None:
+            yield from self._change(flush.change)
+
+    def _change(self, change: ProgramChange) -> Iterator[Sent]:
+        """Take another program; no two old tuples are compared here any more."""
+        if not self._is_first:
+            yield "left", Taken()
+        if not self._is_last:
+            self._untaken.append(_Untaken(change, self._ways[S].until))
+        for side, way in enumerate(self._ways):
+            new = change.new(side)
+            last = len(new) if self._is_start(side) else new.searchsorted(way.until)
+            self._windows[side].change(change, new[new.searchsorted(way.passed) : last])
+            self._renumber(way, side, change)
+        self._forwarded = self._windows[S].count_before(self._ways[S].passed)
+        for side in (R, S):
+            yield from self._forget(side)
+            yield from self._report_size(side)
+
+    def _renumber(self, way: _Way, side: int, change: ProgramChange) -> None:
+        """Of tuples below the first live number, none is anywhere or will come."""
+        live = change.live[side]
+        for name in ("due", "until", "passed"):
+            setattr(way, name, max(live, change.number(side, getattr(way, name))))
+
+    def _as_changed(self, group: Group) -> tuple[Group, int]:
+        """S-tuples that were sent before the sender took the changes that were taken here.
+
+        Also how many of them there are, without those that no core had.
+        """
+        count, last = len(group), int(group.seqs[-1]) + 1
+        for untaken in self._untaken:
+            change, new = untaken.change, untaken.change.new(S)
+            added = new[new.searchsorted(untaken.until) : new.searchsorted(last)]
+            group = change.changed(group, added)
+            count = len(group) - len(added)
+            untaken.until, last = last, change.number(S, last)
+        return group, count
 
     # -- autonomic load balancing (§4.3) ----------------------------------------------------
 
@@ -315,6 +426,7 @@ class HandshakeCore:
         else:
             window.drop(count)
         self._ways[side].sent += count
+        self._ways[side].passed = int(group.seqs[-1]) + 1
         return group
 
     def _report_size(self, side: int) -> Iterator[Sent]:

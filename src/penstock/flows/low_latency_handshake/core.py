@@ -31,6 +31,16 @@ It visits every core. When it comes to s's home, all of R that s may meet has be
 not, then r was before s at s's home, and they meet elsewhere: s need not be stored at all. For r
 the same holds from the right: if the word that its expedition has ended comes after its expiry,
 every tuple in front of the expiry is in front of the word, and meets r by rule 1.
+
+*A change* comes in at both ends, behind all tuples before it, and each core passes it on at once to
+the side where it did not come from. A core takes nothing more from the side by which the change has
+come until it has come by the other side too; then it takes its program. Until then all tuples that
+come are old ones, from before the change, and the program is the old one. Afterwards all are new:
+old ones of both streams were in front of the change in the FIFOs. So pairs of two old tuples meet
+under the old program, and pairs with a new one, whose younger tuple is new, under the new program.
+To wait at an input is to be slow, so each pair still meets exactly once. No core waits for ever:
+the change itself waits for nothing but room, and a core at which it has come by one side takes
+everything from the other.
 """
 
 from __future__ import annotations
@@ -43,7 +53,7 @@ import numpy as np
 
 from penstock.flows.handshake.core import AHEAD, Counts, Expire, R, S, Tuples
 from penstock.flows.network.network import Port, Sent
-from penstock.flows.sub_window import Group, MakePart, Part
+from penstock.flows.sub_window import NO_NUMBERS, Group, MakePart, Part, ProgramChange
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,16 @@ class ExpeditionEnd:
 
     def __str__(self) -> str:
         return f"end of the expedition of R before {self.before}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A change on its way, behind the tuples before it."""
+
+    change: ProgramChange
+
+    def __str__(self) -> str:
+        return str(self.change)
 
 
 class LowLatencyCore:
@@ -87,18 +107,17 @@ class LowLatencyCore:
         self._is_first, self._is_last = number == 0, number == cores - 1
         self._windows = (part(R), part(S))
         self._crossing = part(S)
-        self._travelling: list[Group] = []
+        self._travelling: list[tuple[int, Group]] = []
         self._due = [0, 0]
-
-    def load(self, groups: tuple[Group, Group]) -> None:
-        """Start with those of these tuples that are at home here; all have met already."""
-        for group in groups:
-            self._windows[group.side].append(self._at_home(group))
+        self._changed_at: Port | None = None
+        """The side by which a change has come that has not come by the other one."""
 
     # -- messages ---------------------------------------------------------------------------
 
-    def needs(self, port: Port) -> Sequence[Port]:
+    def needs(self, port: Port) -> Sequence[Port] | None:
         """What comes in goes on, and results must have somewhere to go."""
+        if port == self._changed_at:
+            return None
         if port == "left":
             return ("result",) if self._is_last else ("result", "right")
         return ("result",) if self._is_first else ("result", "left")
@@ -111,6 +130,8 @@ class LowLatencyCore:
             return self._expire(message)
         if isinstance(message, ExpeditionEnd):
             return self._ended(message)
+        if isinstance(message, Program):
+            return self._change(port, message)
         assert isinstance(message, Acknowledgement), message
         self._crossing.drop(self._crossing.count_before(message.before))
         return ()
@@ -129,7 +150,7 @@ class LowLatencyCore:
         self.counts.probed[R] += len(group)
         at_home = self._at_home(group)
         if len(at_home):
-            self._travelling.append(at_home)
+            self._travelling.append((int(group.seqs[-1]), at_home))
         if self._is_last:
             yield from self._ended(ExpeditionEnd(int(group.seqs[-1]) + 1))
 
@@ -149,8 +170,26 @@ class LowLatencyCore:
         if not self._is_first:
             yield "left", ended
         # Groups reach the last core as they were sent, each as a whole.
-        while self._travelling and self._travelling[0].seqs[-1] < ended.before:
-            self._store(self._travelling.pop(0))
+        while self._travelling and self._travelling[0][0] < ended.before:
+            self._store(self._travelling.pop(0)[1])
+
+    def _change(self, port: Port, program: Program) -> Iterator[Sent]:
+        """Take another program once it has come by both sides."""
+        change = program.change
+        if not (self._is_last if port == "left" else self._is_first):
+            yield "right" if port == "left" else "left", program
+        if self._changed_at is None:
+            self._changed_at = port
+            return
+        self._changed_at = None
+        for side, window in enumerate(self._windows):
+            new = change.new(side)
+            window.change(change, new[new % self._cores == self.number])
+            self._due[side] = max(self._due[side], change.live[side])
+        self._crossing.change(change)
+        self._travelling = [
+            (last, change.changed(group, NO_NUMBERS)) for last, group in self._travelling
+        ]
 
     def _expire(self, expire: Expire) -> Iterator[Sent]:
         side = expire.side

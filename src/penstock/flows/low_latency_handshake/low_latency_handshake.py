@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.blocks.join.partner_search import Arrivals, Chunk, FoundPairs, Rule
-from penstock.flows.handshake.chain import Chain, signals
-from penstock.flows.low_latency_handshake.core import LowLatencyCore
+from penstock.blocks.join.partner_search import Change, Chunk, FoundPairs
+from penstock.flows.handshake.chain import ENTRIES, Chain, signals
+from penstock.flows.low_latency_handshake.core import LowLatencyCore, Program
 from penstock.flows.network.network import Driver, Network, run
 from penstock.flows.sub_window import SubWindow
 
@@ -29,18 +29,16 @@ class LowLatencyHandshake:
     """
 
     complete_at_once = True
+    keeps_tuples = True
 
     def __init__(self, cores: int, driver: Callable[[Network], Driver]) -> None:
-        self._count = cores
-        self._chain = Chain(driver)
+        self._chain = Chain([LowLatencyCore(n, cores, SubWindow) for n in range(cores)], driver)
 
-    def program(self, rule: Rule, windows: tuple[Arrivals, Arrivals], rank: int) -> None:
-        """Build the chain anew, every tuple being at home."""
-        count = self._count
-        cores = [LowLatencyCore(n, count, lambda side: SubWindow(side, rule)) for n in range(count)]
-        for core in cores:
-            core.load(windows)
-        self._chain.start(cores)
+    def change(self, change: Change) -> None:
+        """Send a change in at both ends."""
+        for entry in ENTRIES:
+            while not self._chain.driver.send(entry, Program(change)):
+                self._chain.driver.wait()
 
     def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
         """Let arrivals in at both ends, and wait until all their pairs have been found."""

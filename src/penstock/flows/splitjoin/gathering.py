@@ -141,8 +141,8 @@ class Merger:
         self.name = name
         self.inputs = [f"in{i}" for i in range(inputs)]
         self._waits = waits
-        # Within an unfinished section of arrivals any order will do. A section of comparisons has
-        # one of each core, in the order of the cores.
+        # Within an unfinished section of arrivals any order will do. The section of comparisons
+        # that has been reached is of an arrival to come.
         self._side: Literal["left", "right"] = "left" if inner else "right"
         self._until = [0] * inputs
         self._waiting: list[list[tuple[FoundPairs, Indices]]] = [[] for _ in range(inputs)]

@@ -8,18 +8,24 @@ tuples, to the combiner.
 
 A message is a chunk of tuples of both streams. A core stores its share of it first and processes
 all of it then: each tuple carries the range of its candidates, so it is never compared too early.
+
+A change goes the same way. A core cuts what it stores to other window sizes, takes another
+predicate over the keys that it has, or finds the other keys of its own tuples among those sent.
+Tuples stay where they are and the counting goes on, so that every tuple is stored by one core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from penstock.blocks.join.partner_search import Arrivals, Chunk, Rule
+from penstock.blocks.join.partner_search import Arrivals, Change, Chunk, Indices
 from penstock.flows.network.network import Driver, Network, Paced, Port, Sent
 from penstock.flows.splitjoin.gathering import STREAMS, Merger, Stars
 from penstock.flows.sub_window import SubWindow
-from penstock.flows.uni_flow import ProcessingCores, Programming, UniFlow
+from penstock.flows.uni_flow import ProcessingCores, UniFlow
+
+T = TypeVar("T", Arrivals, Indices)
 
 
 class Distributor:
@@ -60,34 +66,28 @@ class StorageCore:
         self._cores = cores
         self._store_counter = 0
         self._window_rows: int | None = None
-        self.window: SubWindow | None = None
+        self.window = SubWindow(side, stride=cores)
         self.stored = 0
 
-    def program(self, rule: Rule, window: Arrivals) -> None:
-        """Start with another rule; ``window`` is the whole window."""
-        self._window_rows = rule.window_rows[self._side]
-        self.window = SubWindow(self._side, rule, self._cores)
-        self._store_counter = 0
-        stored = self.stored
-        self.store(window)
-        self.stored = stored  # these were counted when they arrived
+    def change(self, change: Change) -> None:
+        """Take another program. Tuples stay where they are stored; new ones are stored in turn."""
+        self._window_rows = change.rule.window_rows[self._side]
+        self.window.change(change, self._in_turn(change.new(self._side)))
 
     def store(self, arrivals: Arrivals) -> None:
         """Store those whose turn it is here."""
-        if not len(arrivals):
-            return
-        assert self.window is not None
-        turn = (self._position - self._store_counter) % self._cores
-        self._store_counter = (self._store_counter + len(arrivals)) % self._cores
-        if turn >= len(arrivals):
-            return
-        mine = arrivals if self._cores == 1 else arrivals.take(slice(turn, None, self._cores))
+        mine = self._in_turn(arrivals)
         self.stored += len(mine)
         self.window.append(mine)
 
+    def _in_turn(self, tuples: T) -> T:
+        """Those whose turn it is here; all cores count the same tuples."""
+        turn = (self._position - self._store_counter) % self._cores
+        self._store_counter = (self._store_counter + len(tuples)) % self._cores
+        return tuples if self._cores == 1 else tuples[turn :: self._cores]
+
     def expire(self, seen: int, punctuation: int | float | None) -> None:
         """Drop expired tuples, given the count of tuples and the other stream's punctuation."""
-        assert self.window is not None
         if self._window_rows is not None:
             self.window.drop(self.window.count_before(seen - self._window_rows))
         elif punctuation is not None:
@@ -103,18 +103,16 @@ class JoinCore:
         self._position = position
         self._storage = tuple(StorageCore(side, position, cores) for side in (0, 1))
         self._processing = ProcessingCores(stars)
-        self._compared = 0
 
     def needs(self, port: Port) -> Sequence[Port]:
         """Results must have somewhere to go."""
         return STREAMS
 
-    def step(self, port: Port, message: Chunk | Programming) -> Iterable[Sent]:
-        """Store a share of the chunk and process all of it; or take another rule."""
-        if isinstance(message, Programming):
-            self._compared = self.comparisons
-            for storage, window in zip(self._storage, message.windows, strict=True):
-                storage.program(message.rule, window)
+    def step(self, port: Port, message: Chunk | Change) -> Iterable[Sent]:
+        """Store a share of the chunk and process all of it; or take another program."""
+        if isinstance(message, Change):
+            for storage in self._storage:
+                storage.change(message)
             return
         # A single tuple is compared before it is stored: it is not among its own candidates.
         alone = message.ranks[1] - message.ranks[0] == 1
@@ -137,12 +135,12 @@ class JoinCore:
 
     @property
     def _windows(self) -> list[SubWindow]:
-        return [storage.window for storage in self._storage if storage.window is not None]
+        return [storage.window for storage in self._storage]
 
     @property
     def comparisons(self) -> int:
         """How often the predicate has been evaluated."""
-        return self._compared + sum(window.comparisons for window in self._windows)
+        return sum(window.comparisons for window in self._windows)
 
     def measures(self) -> dict[str, Any]:
         """What this core has stored, processed and found, and what it holds."""
@@ -152,7 +150,7 @@ class JoinCore:
             "probed": self._processing.probed,
             "matched": self._processing.matched,
             "comparisons": self.comparisons,
-            "window": [0 if s.window is None else len(s.window) for s in self._storage],
+            "window": [len(window) for window in self._windows],
             "kernels": [window.kernel for window in self._windows],
         }
 
