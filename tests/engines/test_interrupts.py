@@ -20,14 +20,16 @@ import pytest
 from tests.campaigns.interrupts import Call, Interrupts, threads_left
 
 import penstock as ps
+from penstock import signals
+from penstock.blocks.join.matcher import Matcher
 from penstock.cli.run import bounded as run
+from penstock.engines.local import single_pushes
 from penstock.engines.local.engine import Engine
 from penstock.engines.shared import query as query_module
-from penstock.engines.shared import signals
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
-from penstock.engines.shared.signals import uninterrupted
 from penstock.program.isa.instructions import CreateStream
+from penstock.signals import uninterrupted
 from penstock.streams.events import Tuples
 from penstock.streams.schema import Stream
 
@@ -156,6 +158,27 @@ def test_the_rest_of_an_interrupted_push_is_done_when_rows_are_taken_or_the_engi
         engine.close()
 
 
+def test_a_tuple_that_two_interrupts_left_is_taken_when_rows_are_or_the_engine_closes() -> None:
+    for closes in (False, True):
+        engine = connected()
+        engine._single_pushes.patience = 0
+        query = engine.install(JOIN)
+        engine.push("S", tuples(0, 1))
+        first, once = engine.position, [signal.SIGINT]
+        with (
+            signals_in(Query, "_take_pairs", once),
+            signals_in(single_pushes, "uninterrupted", once),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            engine.push("R", tuples(0, 1))
+        assert engine.position == first + 1
+        if closes:
+            engine.close()
+        assert rows(query) + rows(query) == [(0, 0)]
+        assert engine.position == first + 1
+        engine.close()
+
+
 def test_a_push_that_is_interrupted_while_it_waits_for_room_goes_on_later() -> None:
     with connected(buffer_rows=2, batch_rows=2, push_timeout=60.0) as engine:
         query = engine.install("SELECT id FROM R", "q")
@@ -190,6 +213,29 @@ def test_two_interrupts_of_one_step_stop_the_query_and_it_says_so() -> None:
         engine.push("R", tuples(5, 1))
         torn.drop()
         assert [row["id"] for row in whole.rows().to_pylist()] == [5]
+
+
+def test_two_interrupts_of_a_change_leave_other_queries_to_single_pushes() -> None:
+    """The predicate is another one by then, and the stored keys are still those of the old one."""
+    with connected() as engine:
+        engine._single_pushes.patience = 0
+        torn = engine.install(JOIN + " AND r.id <> s.id", "torn")
+        whole = engine.install(JOIN, "whole")
+        twice = [signal.SIGINT, signal.SIGINT]
+        with signals_in(Matcher, "rebuild", twice), pytest.raises(KeyboardInterrupt):
+            torn.change(JOIN)
+        assert torn.metrics()["failure"] is not None
+        with pytest.raises(ps.QueryFailed):
+            engine.wait()
+        for stream in ("R", "S"):
+            for number in range(4):
+                engine.push(stream, tuples(number, 1))
+        assert rows(whole) == [(0, 0), (0, 3), (1, 1), (2, 2), (3, 0), (3, 3)]
+        assert rows(torn) == []
+        torn.drop()
+        engine.push("S", tuples(6, 1))
+        assert rows(whole) == [(0, 6), (3, 6)]
+        assert engine._single_pushes.fast_tuples == 1
 
 
 def test_system_exit_of_a_handler_ends_a_push_as_ctrl_c_does() -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import decimal
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.campaigns.interrupts import Call, Interrupts
 from tests.effort import examples
 from tests.engines.test_single_pushes import (
     Arrival,
@@ -23,6 +20,7 @@ from tests.engines.test_single_pushes import (
     drained,
     drained_letters,
     engine_for,
+    interrupted_pushes,
 )
 
 import penstock as ps
@@ -314,48 +312,10 @@ def test_a_step_follows_a_probe_order_that_a_batch_revises() -> None:
     assert found[0]
 
 
-class OutsideKernels(Interrupts):
-    """Raises no signal inside a kernel: Python has none for compiled code either."""
-
-    def _look(self, frame: FrameType, event: str, given: Any) -> None:
-        above: FrameType | None = frame
-        while above is not None and above.f_code.co_name != "push":
-            if above.f_code.co_name == "kernel":
-                return
-            above = above.f_back
-        super()._look(frame, event, given)
-
-
-def test_an_interrupt_anywhere_in_a_single_push_loses_nothing() -> None:
-    """A signal at each place of the pushes in turn, with segments that hold a tuple or two."""
-    query = CHAIN.format(w=6, on="b.s = c.s")
-    given_arrivals = arrivals(24, 3, 2)
-
-    def run(places: list[int]) -> tuple[list[Any], int]:
-        interrupts = OutsideKernels(places)
-        with engine_for(DDL) as engine:
-            q = engine.install(query)
-            for stream, row in given_arrivals:
-                position = engine.position
-                try:
-                    with interrupts.during(Call("push")):
-                        engine.push(stream, [row])
-                except KeyboardInterrupt:
-                    if engine.position == position:
-                        engine.push(stream, [row])
-            metrics = q.metrics()
-            counts = (metrics["matches"], metrics["window_tuples"], metrics["tuples_in"])
-            return [counts, *drained(q)], interrupts.count
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with tuning.given(longest_tail=2, candidate_share=2.0, fewest_linked=1):
-            wanted, places = run([])
-            assert len(wanted) > 20
-            for place in range(1, places, max(1, places // 150)):
-                assert run([place])[0] == wanted, place
-    finally:
-        signal.signal(signal.SIGINT, before)
+def test_interrupts_anywhere_in_a_single_push_lose_nothing() -> None:
+    with tuning.given(longest_tail=2, candidate_share=2.0, fewest_linked=1):
+        query = CHAIN.format(w=6, on="b.s = c.s")
+        assert interrupted_pushes(DDL, query, arrivals(24, 3, 2), 40) > 20
 
 
 def test_a_saved_engine_goes_on(tmp_path: Path) -> None:

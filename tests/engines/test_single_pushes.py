@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.campaigns.interrupts import Call, Interrupts
 from tests.effort import examples
 
 import penstock as ps
-from penstock.errors import BufferFull, InputError, MemoryLimit
+from penstock import tuning
+from penstock.errors import BufferFull, InputError, MemoryLimit, QueryFailed
 
 DDL = "CREATE STREAM R (x INT, y FLOAT); CREATE STREAM S (a INT, b FLOAT)"
 BAND = (
@@ -60,6 +64,45 @@ def both_ways(
             taken = engine._single_pushes.fast_tuples
     assert found[0] == found[1]
     return found[1][1], taken
+
+
+def interrupted_pushes(ddl: str, query: str, arrivals: list[Arrival], count: int) -> int:
+    """The number of rows of single-tuple pushes, which signals at ``count`` places do not change.
+
+    First one signal, which no query may fail by; then one there and another one soon after.
+    """
+
+    def run(places: list[int]) -> tuple[list[Any] | None, int]:
+        """What comes out, or None if the query has failed; and the number of places."""
+        interrupts = Interrupts(places)
+        with engine_for(ddl) as engine:
+            q = engine.install(query, "q")
+            for stream, row in arrivals:
+                position, calls = engine.position, 0
+                while engine.position == position and calls < 3:
+                    calls += 1
+                    with (
+                        suppress(KeyboardInterrupt, QueryFailed),
+                        interrupts.during(Call("push")),
+                    ):
+                        engine.push(stream, [row])
+            with suppress(QueryFailed):
+                engine.wait()  # what is left of the last push
+            metrics = q.metrics()
+            counts = (metrics["matches"], metrics["window_tuples"], metrics["tuples_in"])
+            return None if q.failure else [counts, *drained(q)], interrupts.count
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        wanted, places = run([])
+        assert wanted is not None
+        for number, place in enumerate(range(1, places, max(1, places // count))):
+            assert run([place])[0] == wanted, place
+            after = place + 1 + number % 40
+            assert run([place, after])[0] in (None, wanted), (place, after)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return len(wanted) - 1
 
 
 def drained_letters(query: Any) -> list[Any]:
@@ -392,6 +435,13 @@ def test_a_stream_that_has_ended_takes_no_single_tuple() -> None:
         engine.close()
         with pytest.raises(InputError, match="the engine is closed"):
             engine.push("S", [{"a": 1, "b": 1.0}])
+
+
+def test_interrupts_anywhere_in_a_single_push_lose_nothing() -> None:
+    """In plain Python, kernels have such places too."""
+    with tuning.given(longest_tail=2, candidate_share=2.0, fewest_linked=1):
+        query = BAND.replace("10", "99").format(w=6)
+        assert interrupted_pushes(DDL, query, band_arrivals(24), 40) > 10
 
 
 def test_a_full_buffer_stops_single_tuples_too() -> None:

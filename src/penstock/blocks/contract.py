@@ -196,6 +196,9 @@ class CompiledStep(Protocol):
     def take(self, position: int, values: tuple[Any, ...]) -> int:
         """Take a tuple of physical values; gives how many rows it makes, negative: refused."""
 
+    def repair(self) -> None:
+        """Restore its buffers and indexes after an interruption, before anything else is asked."""
+
     def resume(self, position: int, values: tuple[Any, ...], is_stored: bool) -> int:
         """Take a tuple, or the rest of it, after an interruption."""
 

@@ -28,6 +28,7 @@ from penstock.kernels.machine_code import (
     why_unsafe,
     write,
 )
+from penstock.signals import undivided
 
 Loader = Callable[[str], Callable[..., Any]]
 """From source that defines ``kernel`` to that function."""
@@ -93,6 +94,17 @@ def load_plain(source: str) -> Callable[..., Any]:
     function: Callable[..., Any] = namespace["kernel"].py_func
     # NumPy's scalars warn where machine code gives infinity or NaN, or wraps around.
     return np.errstate(all="ignore")(function)
+
+
+def load_storing(load: Loader, source: str) -> Callable[..., Any]:
+    """The function of a source that stores a tuple, which no signal divides.
+
+    None comes into the middle of machine code; plain Python could leave columns of unequal length.
+    """
+    function = load(source)
+    if load is not load_plain:
+        return function
+    return lambda *given: undivided(functools.partial(function, *given))
 
 
 def _write_source(path: Path, source: str) -> None:

@@ -31,6 +31,7 @@ from penstock.blocks.window.punctuator import Ticks
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.addresses import address_of
+from penstock.kernels.compiled import load_storing
 from penstock.kernels.expressions.vector import Failures, physical_dtype, vector_of
 from penstock.kernels.merging import in_order
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -146,11 +147,14 @@ class SingleStep(ABC):
         if self._own.rows.texts:
             self._own.rows.append_texts(values)
 
-    def resume(self, position: int, values: tuple[Any, ...], is_stored: bool) -> int:
-        """Take a tuple, or the rest of it, after an interruption."""
+    def repair(self) -> None:
+        """Compute all keys again, if an interruption came while room was made or an index built."""
         if self._mending:
             self._rebuild()
             self._mending = False
+
+    def resume(self, position: int, values: tuple[Any, ...], is_stored: bool) -> int:
+        """Take a tuple, or the rest of it, after an interruption."""
         if not is_stored:
             return self.take(position, values)
         self._asking[0] = 1
@@ -305,7 +309,7 @@ class CompiledJoin(ABC):
         if source is None:
             return False
         own, other = self._own, self._other_keys
-        self._kernel = self._block.matcher.predicate.load(source.text)
+        self._kernel = self._load(source.text)
         keys = len(self._own_keys.keys.columns)
         self._scratch = np.zeros(max(keys, 1), np.float64), np.zeros(keys + 1, np.int64)
         theirs = other.keys.buffers
@@ -333,6 +337,9 @@ class CompiledJoin(ABC):
         self._look_at_index()
         self._looked_up_at = self._block.changes
         return True
+
+    def _load(self, source: str) -> Callable[..., Any]:
+        return self._block.matcher.predicate.load(source)
 
     def _possible(self) -> bool:
         ended = any(side.ended for side in self._block.sides)
@@ -406,6 +413,9 @@ class SingleJoin(SingleStep, CompiledJoin):
     def _refresh(self) -> bool:
         self._look_at_columns()
         return super()._refresh()
+
+    def _load(self, source: str) -> Callable[..., Any]:
+        return load_storing(self._block.matcher.predicate.load, source)
 
     @property
     def serves(self) -> bool:

@@ -28,7 +28,7 @@ from penstock.blocks.window.keys import WindowKeys, key_dtype
 from penstock.blocks.window.stored_columns import Buffer
 from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.addresses import address_of
-from penstock.kernels.compiled import Loader
+from penstock.kernels.compiled import Loader, load_storing
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.predicate.predicate import Key
@@ -316,7 +316,8 @@ class SingleMultiway(SingleStep):
             and key.expression.side == self._origin
         }
         source = generate_stages(shape)
-        return _Kernel(source, self._block.load(source.text), tuple(columns), coded)
+        kernel = load_storing(self._block.load, source.text)
+        return _Kernel(source, kernel, tuple(columns), coded)
 
     def _stage_shape(self, stage: Stage) -> StageShape:
         keys = tuple(stage.combination_keys)

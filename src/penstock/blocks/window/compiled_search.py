@@ -63,15 +63,17 @@ class SearchedIndex:
     def describe(self, keys: StoredKeys, state: Indices) -> None:
         """Describe the segments, and where the tail begins."""
         index = keys.index
-        self._held = segments_of(index, len(keys.buffers))
-        self.segments = describe_segments(self._held)
-        indexed = 0 if index is None else max(indexed_up_to(self._held), keys.first)
-        state[INDEXED] = indexed
-        state[LONGEST_TAIL] = np.iinfo(np.int64).max
+        held = segments_of(index, len(keys.buffers))
+        segments = describe_segments(held)
+        indexed = 0 if index is None else max(indexed_up_to(held), keys.first)
+        longest = int(np.iinfo(np.int64).max)
         if index is not None:
-            state[LONGEST_TAIL] = max(TUNING.longest_tail, self._contented - indexed)
-        self._chains = None if index is None else index.chains()
-        state[CHAINS] = describe_chains(self._chains)
+            longest = max(TUNING.longest_tail, self._contented - indexed)
+        chains = None if index is None else index.chains()
+        described = describe_chains(chains)
+        # No call comes between these, so a signal does not either: all are of the same segments.
+        self._held, self.segments, self._chains = held, segments, chains
+        state[INDEXED], state[LONGEST_TAIL], state[CHAINS] = indexed, longest, described
 
     def update(self, keys: StoredKeys, newest: Sequence[Array]) -> None:
         """Bring the index up to date; ``newest`` are keys of probes. It must be described again."""

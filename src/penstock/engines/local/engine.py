@@ -30,7 +30,6 @@ from penstock.engines.shared.placed_network import network_maker
 from penstock.engines.shared.processing import Processing, Work
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
-from penstock.engines.shared.signals import uninterrupted
 from penstock.engines.shared.silent_windows import warn_of_silent_windows
 from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
 from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, QueryFailed
@@ -54,6 +53,7 @@ from penstock.program.isa.flow import (
 )
 from penstock.program.isa.instructions import Drop, Instruction, Reset
 from penstock.program.isa.kernels import Kernel
+from penstock.signals import uninterrupted
 from penstock.sql.bind.catalog import Catalog
 from penstock.streams.convert import PushData, to_batches
 from penstock.streams.events import End, Merged, Tuples
@@ -200,6 +200,8 @@ class Engine:
 
     def _complete_for_close(self) -> None:
         """Process the rest of the input without waiting for room in buffers; no row is lost."""
+        if self._single_pushes.left:
+            self._single_pushes.finish()
         if self._agenda:
             self._go_on()
             return
@@ -236,7 +238,7 @@ class Engine:
         """The position of the next event, after those that an interrupted call has left to do."""
         waiting = [work for work in list(self._agenda) if work.is_taken and not work.begun]
         left = sum(work.piece.positions for work in waiting if work.piece is not None)
-        return self._processing.position + left
+        return self._processing.position + left + self._single_pushes.left
 
     @property
     def ignored_punctuations(self) -> int:
@@ -565,9 +567,12 @@ class Engine:
 
     def _go_on(self) -> None:
         """A query was drained: use the room for works that are not finished."""
-        if not self._agenda or not self._lock.acquire(blocking=False):
+        left = self._agenda or self._single_pushes.left
+        if not left or not self._lock.acquire(blocking=False):
             return
         try:
+            if self._single_pushes.left:
+                self._single_pushes.finish()
             self._go_on_while_there_is_room()
         finally:
             self._lock.release()

@@ -28,8 +28,8 @@ from penstock.engines.shared.pipeline import Pipeline
 from penstock.engines.shared.processing import Processing
 from penstock.engines.shared.query import Query
 from penstock.engines.shared.registry import Registry
-from penstock.engines.shared.signals import uninterrupted
 from penstock.errors import InputError, QueryFailed
+from penstock.signals import uninterrupted
 from penstock.streams.schema import Stream
 
 LocalQuery = Query[Pipeline]
@@ -80,6 +80,14 @@ class SinglePushes:
         """Expect that a batch or a punctuation changes the state of the queries."""
         self._is_current = False
 
+    @property
+    def left(self) -> int:
+        """The number of tuples, 0 or 1, that an interrupted push has left for the next call."""
+        if self._sending is None or not self._is_interrupted:
+            return 0
+        position = self._processing.position
+        return int(any(reader.has_begun(position) for reader in self._sending[0].readers))
+
     def finish(self) -> None:
         """Finish a tuple whose push was interrupted."""
         if self._is_interrupted:
@@ -94,6 +102,8 @@ class SinglePushes:
         position = self._processing.position
         self._is_current = False
         try:
+            for reader in route.readers:
+                reader.step.repair()
             if any(reader.has_begun(position) for reader in route.readers):
                 for reader in route.readers:
                     reader.resume(position, values)
@@ -104,9 +114,9 @@ class SinglePushes:
             self._count(position)
             raise
         finally:
+            self._sending, self._is_interrupted = None, False
             failed = [reader.query.failure for reader in route.readers]
             self._failures += [one for one in failed if one is not None]
-            self._sending, self._is_interrupted = None, False
 
     def _count(self, position: int) -> None:
         # No call comes between these, so a signal does not either.
@@ -232,7 +242,9 @@ class SinglePushes:
         pipeline, name = query.pipeline, stream.name.lower()
         mentions = [one for one in pipeline.mentions if one.stream.lower() == name]
         following = pipeline.after(mentions[0].reader)
-        if query.derived or len(mentions) > 1 or following is None:
+        # The blocks of a query that was broken off may be in the middle of a change.
+        broken = query.failure is not None
+        if broken or query.derived or len(mentions) > 1 or following is None:
             return None
         if any(block.traits().fuses is None for block in following):
             return None

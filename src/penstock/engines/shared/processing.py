@@ -247,7 +247,7 @@ class Processing(Generic[Q]):
     def _read(self, work: Work[Q], piece: InputSlice) -> None:
         """Give the events of a slice their positions, and collect the runs of the queries."""
         start, size = self.position, sum(map(_size, piece.events))
-        # No call comes between these: see penstock.engines.shared.signals.
+        # No call comes between these: see penstock.signals.
         self.position = start + size
         work.begun, work.first = True, start
         work.runs, work.dead = self._runs(piece.events, start)

@@ -20,11 +20,11 @@ from penstock.engines.shared.admission_control import RANGES, Shedding
 from penstock.engines.shared.pipeline import Tally
 from penstock.engines.shared.registry import Registry
 from penstock.engines.shared.running_query import Letter, count, letter_batch, written
-from penstock.engines.shared.signals import uninterrupted
 from penstock.errors import BufferFull, QueryFailed
 from penstock.program.choose.explain import Explanation, ExplanationParts
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import FlowChoice
+from penstock.signals import uninterrupted
 from penstock.streams.display import counted, html_line, html_table, html_text, one_line
 from penstock.streams.schema import describe
 

@@ -159,10 +159,12 @@ class EntryIndex:
         if following < self._no_index_until:
             return False
         if not self._chosen or following - self._chosen_at > CHOICE_LASTS * (following - first):
+            choice = self._options.choose(stored, probe, self.choice)
+            widths = self._options.widths(choice, stored, probe)
+            # No call comes between these, so a signal does not either: widths are of the choice.
+            self.choice, self._widths = choice, widths
             self._chosen, self._chosen_at = True, following
-            self.choice = self._options.choose(stored, probe, self.choice)
-            self._widths = self._options.widths(self.choice, stored, probe)
-            if self.choice == IndexChoice():
+            if choice == IndexChoice():
                 self._give_up(first, following)
         return self.choice != IndexChoice()
 

@@ -36,9 +36,17 @@ def uninterrupted(step: Callable[[], T]) -> T:
 
     An exception of such a handler replaces the result of the step.
     """
+    return _deferring(step, _DeferredHandlers())
+
+
+def undivided(step: Callable[[], T]) -> T:
+    """As :func:`uninterrupted`, however many signals arrive: for steps that take little time."""
+    return _deferring(step, _PatientHandlers())
+
+
+def _deferring(step: Callable[[], T], deferred: _DeferredHandlers) -> T:
     if threading.get_ident() != threading.main_thread().ident:
         return step()
-    deferred = _DeferredHandlers()
     try:
         deferred.install()
         return step()
@@ -101,3 +109,10 @@ class _DeferredHandlers:
                 for other in self._pending:  # Python calls their handlers when it can
                     signal.raise_signal(other)
                 raise
+
+
+class _PatientHandlers(_DeferredHandlers):
+    """As those, for second signals too."""
+
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        self._pending.append(number)
