@@ -116,3 +116,64 @@ def topology_scripts(draw: Any, spanning: bool = False, derives: bool = True) ->
     if draw(st.booleans()):
         steps.append(Step("end"))
     return steps
+
+
+FLEET = (
+    *("r.x = 0", "r.x = 1", "r.x = 2", "r.s = 'a'", "r.s = 'b'", "r.x IN (0, 2)", "r.y < 1.5"),
+    *("r.x > 0", "r.x <= 1", "r.d <> 0.5", "r.x BETWEEN 0 AND 1", "r.s >= 'b'", "r.x IS NULL"),
+    *("r.x < r.y", "r.s LIKE 'a%'"),
+)
+"""Conditions of many queries; the last ones are no comparisons of a column with constants."""
+
+
+@st.composite
+def fleet_scripts(draw: Any) -> list[Step]:
+    """A script with many selections, two joins, and a derived stream; they come, change and go."""
+    steps: list[Step] = [Step("derive", "D", "SELECT r.* FROM R AS r WHERE r.x >= 0")]
+    installed: dict[str, tuple[str, ...]] = {}
+    ended: set[str] = set()
+    now = count = 0
+
+    def text(shape: tuple[str, ...]) -> str:
+        if len(shape) > 1:
+            return _text(draw, shape)
+        terms = draw(st.lists(st.sampled_from(FLEET), min_size=1, max_size=2))
+        condition = draw(st.sampled_from((" AND ", " AND ", " OR "))).join(terms)
+        outputs = draw(st.sampled_from(("r.t AS rt, r.s", "r.t AS rt, r.s", "r.x / r.t AS q")))
+        return f"SELECT {outputs} FROM {shape[0]} AS r WHERE {condition}"
+
+    def install() -> None:
+        nonlocal count
+        shape = draw(st.sampled_from((("R",), ("R",), ("R",), ("D",), ("R", "S"))))
+        if len(shape) > 1 and sum(len(one) > 1 for one in installed.values()) == 2:
+            shape = ("R",)
+        installed[f"q{count}"] = shape
+        steps.append(Step("install", f"q{count}", text(shape)))
+        count += 1
+
+    for _ in range(draw(st.integers(4, 8))):
+        install()
+    for _ in range(draw(st.integers(1, 20))):
+        verb = draw(
+            st.sampled_from(("tuple",) * 8 + ("change", "change", "install", "drop", "rare"))
+        )
+        stream = draw(st.sampled_from(("R", "R", "S")))
+        if verb == "install":
+            install()
+        elif verb in ("change", "drop") and installed:
+            name = draw(st.sampled_from(sorted(installed)))
+            if verb == "drop":
+                del installed[name]
+                steps.append(Step("drop", name))
+            else:
+                steps.append(Step("change", name, text(installed[name])))
+        elif stream in ended:
+            continue
+        elif verb == "rare":
+            steps += rare_steps(draw, stream, [], ended, installed)
+        else:
+            now += draw(st.sampled_from((0, 1, 2)))
+            steps.append(Step("tuple", stream, _row(draw, now)))
+    if draw(st.booleans()):
+        steps.append(Step("end"))
+    return steps

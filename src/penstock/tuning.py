@@ -145,6 +145,11 @@ class Tuning:
     """Arrivals between two re-partitionings of celljoin: few, since a core compares replicas of all
     of them with its part; enough that scanning a window takes longer than copying it."""
 
+    # -- processor/op_block -----------------------------------------------------------------
+
+    fewest_shared_selections: int = 4
+    """Selections over one stream from which on a block evaluates them together."""
+
     # -- engines ----------------------------------------------------------------------------
 
     most_shed_ranges: int = 65_536

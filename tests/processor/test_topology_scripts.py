@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.effort import examples
-from tests.random_topology import blocks_to_span, topology_scripts
+from tests.random_topology import blocks_to_span, fleet_scripts, topology_scripts
 from tests.steps import Step
 from tests.test_random_scripts import check, in_any_order, on_oracle, run_on
 
 import penstock as ps
-from penstock import Topology
+from penstock import Topology, tuning
 from penstock.engines.local.engine import Engine
 
 SIZES = st.lists(st.sampled_from((1, 1, 2, 3, 5, 50)), min_size=1, max_size=3)
@@ -38,6 +38,17 @@ def test_rows_are_the_oracles(
     steps = data.draw(scripts_for(topology))
     engine = Engine(topology=topology, batch_rows=batch_rows, compile_predicates=False)
     check(steps, on_oracle(steps), run_on(engine, steps, sizes))
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@examples(80)
+@given(fleet_scripts(), SIZES, BATCHES, st.sampled_from((1, 2, 4)))
+def test_rows_of_many_queries_are_the_oracles(
+    topology: str, steps: list[Step], sizes: list[int], batch_rows: int, fewest: int
+) -> None:
+    with tuning.given(fewest_shared_selections=fewest):
+        engine = Engine(topology=topology, batch_rows=batch_rows, compile_predicates=False)
+        check(steps, on_oracle(steps), run_on(engine, steps, sizes))
 
 
 @pytest.mark.parametrize("branches", (1, 2))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.streams.batches import concat, no_rows, plain
+from penstock.streams.batches import concat, no_rows, plain, take_known
 
 Positions = npt.NDArray[np.int64]
 
@@ -121,6 +121,18 @@ class Run:
         """The run without its first rows."""
         inputs = tuple(batch.slice(count) for batch in self.inputs)
         return replace(self, inputs=inputs, at=self.positions[count:])
+
+    def take(self, rows: Positions) -> Run:
+        """The run with these of its rows, in this order; that it has them is not checked."""
+        inputs = tuple([take_known(batch, rows) for batch in self.inputs])
+        ties = None if self.ties is None else self.ties.take(rows)
+        return Run(inputs, self.positions_of(rows), self.controls, ties)
+
+    def slice(self, start: int, stop: int) -> Run:
+        """The run with the rows from one place to before another, not copied."""
+        inputs = tuple([batch.slice(start, stop - start) for batch in self.inputs])
+        ties = None if self.ties is None else self.ties[start:stop]
+        return Run(inputs, self.at[start:stop], self.controls, ties)
 
     @property
     def plain(self) -> Run:

@@ -26,7 +26,7 @@ from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures, Mask
 from penstock.program.isa.block_instructions import SelectRows
 from penstock.sql.expressions import TRUE, Expression
-from penstock.streams.batches import only, take
+from penstock.streams.batches import only
 
 Evaluate = Callable[[Sequence[pa.RecordBatch], Expression, Failures], Mask]
 """Finds the rows for which a condition is true, and counts failures."""
@@ -63,16 +63,20 @@ class SelectBlock:
         mask = None
         if self._condition is not None and len(run):
             mask = self._evaluate(run.inputs, self._condition, self._failures)
-        if self._columns is not None:
-            inputs = (only(run.inputs[0], self._columns),)
-            run = replace(run, inputs=inputs, controls=tuple(self._controls(run)))
+        run = without_idle_columns(run, self._columns)
         if mask is None or mask.all():
             return run
         # Taking by index is several times faster than filtering by a mask that cuts often.
-        passed = np.flatnonzero(mask)
-        selected = tuple(take(batch, passed) for batch in run.inputs)
-        ties = None if run.ties is None else run.ties.take(passed)
-        return replace(run, inputs=selected, at=run.positions.take(passed), ties=ties)
+        return run.take(np.flatnonzero(mask))
+
+    @property
+    def takes_whole_tuples(self) -> bool:
+        """Whether it evaluates its condition on whole tuples, as others may do in its place."""
+        return self._evaluate is select
+
+    def count_failures(self, failures: int) -> None:
+        """Count failures of its condition, where that has been evaluated elsewhere."""
+        self._failures.count += failures
 
     def measures(self) -> Measures:
         """How often an expression has failed."""
@@ -97,11 +101,19 @@ class SelectBlock:
     def close(self) -> None:
         """It has no threads."""
 
-    def _controls(self, run: Run) -> Iterator[Control]:
-        """Punctuations, by the output columns; one on any column becomes one on each of them."""
-        assert self._columns is not None
-        for control in run.controls:
-            if not isinstance(control, ColumnPunctuation) or control.column is None:
-                yield control
-            elif control.column in self._columns:
-                yield replace(control, column=self._columns.index(control.column))
+
+def without_idle_columns(run: Run, columns: Sequence[int] | None) -> Run:
+    """The run with these columns of its one input; None: with all columns of all inputs."""
+    if columns is None:
+        return run
+    inputs = (only(run.inputs[0], columns),)
+    return replace(run, inputs=inputs, controls=tuple(_controls(run, columns)))
+
+
+def _controls(run: Run, columns: Sequence[int]) -> Iterator[Control]:
+    """Punctuations, by the output columns; one on any column becomes one on each of them."""
+    for control in run.controls:
+        if not isinstance(control, ColumnPunctuation) or control.column is None:
+            yield control
+        elif control.column in columns:
+            yield replace(control, column=columns.index(control.column))

@@ -100,7 +100,7 @@ def places_of(which: Array, stream: int, start: int, out: Array) -> None:
 
 
 @njit()
-def group_by_rank(ranks: Array, first: int, starts: Array, order: Array) -> None:
+def group_by_rank(ranks: Array, first: Any, starts: Array, order: Array) -> None:
     """The indices of rows by rank, in their own order inside one: a counting sort.
 
     Ranks are from ``first`` on; ``starts`` has an element for each, and one more.

@@ -225,6 +225,9 @@ class Pipeline:
             read: (i.block, slot) for i in program.instructions for slot, read in enumerate(i.reads)
         }
         self.mentions = [Mention(s.stream.name, s.block, *slots[s.block]) for s in program.scans]
+        self._scans: dict[str, list[BlockId]] = {}
+        for mention in self.mentions:
+            self._scans.setdefault(mention.stream.lower(), []).append(mention.scan)
         self._accounts = [self._account(mention) for mention in self.mentions]
         self.holds_tuples = any(block.traits().holds for block in self.blocks.values())
         """Whether one of its blocks has state that grows with its input."""
@@ -281,9 +284,8 @@ class Pipeline:
     def count(self, stream: str, tuples: int) -> None:
         """Count tuples of a stream, in lower case, that have come to it by the topology."""
         passed = self.network.intake.passed
-        for mention in self.mentions:
-            if mention.stream.lower() == stream:
-                passed[mention.scan] = passed.get(mention.scan, 0) + tuples
+        for scan in self._scans[stream]:
+            passed[scan] = passed.get(scan, 0) + tuples
 
     # -- questions to the blocks ------------------------------------------------------------
 

@@ -19,8 +19,9 @@ from penstock.engines.shared.pipeline import OwnNetwork, QueryNetwork, QueryOutp
 from penstock.flows.make import make_block
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
-from penstock.processor.fqp.processor import MadeStream, Processor
+from penstock.processor.fqp.processor import Processor
 from penstock.processor.fqp.spanning_join import spanning_join
+from penstock.processor.op_block.messages import QueryOutput as PlacedOutput
 from penstock.processor.query_assigner.query_assigner import QueryAssigner
 from penstock.program.choose.flow import blocks_spanned
 from penstock.program.isa.block_instructions import BlockInstruction, JoinStreams, Program
@@ -79,7 +80,7 @@ class PlacedNetwork:
         names = [one.stream.name.lower() for one in self.program.intake.streams]
         runs = {n: run for n, run in zip(names, message.runs, strict=True) if run is not None}
         for made in self._processor.take(runs, message.first, message.next, self._query):
-            if not isinstance(made, MadeStream):
+            if isinstance(made, PlacedOutput):
                 yield made.port, made.message
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ from penstock.engines.shared.running_query import Letter, RunningQuery
 from penstock.errors import PenstockError, QueryFailed
 from penstock.kernels.merging import places_of
 from penstock.processor.fqp.processor import MadeStream, Processor
-from penstock.processor.op_block.messages import FAILED
+from penstock.processor.op_block.messages import FAILED, SharedRows
 from penstock.processor.op_block.messages import QueryOutput as PlacedOutput
 from penstock.program.isa.block_instructions import Program
 from penstock.program.isa.flow import Flow
@@ -345,12 +345,21 @@ class Processing(Generic[Q]):
         for query in at:
             if query.pipeline.holds_tuples:
                 query._begin_step()
-            self._give_dead(work, query)
+            if work.dead:
+                self._give_dead(work, query)
         try:
             for made in processor.take(work.runs, work.first, self.position):
                 if isinstance(made, MadeStream):
                     self._registry.queries[made.stream]._take_run(made.run)
                     self._note(made.stream, [made.run], work.runs)
+                elif isinstance(made, SharedRows):
+                    for number, run in made.each():
+                        query = placed[number]
+                        if query.failure is None:
+                            if query._is_full():
+                                work.full = query
+                                yield query
+                            query._take_run(run)
                 elif placed[made.query].failure is None:
                     yield from self._give(work, placed[made.query], made)
         except Exception as error:  # of any kind: every query must say that it has lost input

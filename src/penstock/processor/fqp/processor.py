@@ -19,7 +19,14 @@ from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network, Paced, run
 from penstock.processor.fqp.left_end import STRAYS, LeftEnd
 from penstock.processor.fqp.result_aggregation_buffer import BufferNode
-from penstock.processor.op_block.messages import Programming, QueryOutput, Results, Slice, Token
+from penstock.processor.op_block.messages import (
+    Programming,
+    QueryOutput,
+    Results,
+    SharedRows,
+    Slice,
+    Token,
+)
 from penstock.processor.op_block.op_block import FINAL, R_OUT, S_OUT, OPBlock
 from penstock.processor.op_block.query_buffer import R, S
 from penstock.processor.op_block.segments import segmented_select
@@ -40,6 +47,10 @@ class MadeStream(NamedTuple):
 
     stream: str
     run: Run
+
+
+Sent = QueryOutput | SharedRows | MadeStream
+"""What leaves the topology."""
 
 
 class Laid(NamedTuple):
@@ -159,7 +170,7 @@ class Processor:
 
     def take(
         self, runs: Mapping[str, Run], first: int, after: int, only: int | None = None
-    ) -> Iterator[QueryOutput | MadeStream]:
+    ) -> Iterator[Sent]:
         """Send the input at positions ``first`` to ``after - 1``, by stream in lower case.
 
         ``only``: for one query alone.
@@ -170,13 +181,13 @@ class Processor:
 
     def program(
         self, instructions: Sequence[OPInstruction], position: int, site: Site
-    ) -> Iterator[QueryOutput | MadeStream]:
+    ) -> Iterator[Sent]:
         """Send instructions that take effect at a position."""
         self._serial += 1
         words = encode(instructions, self.topology.widths)
         return self._sent(Programming(self._serial, position, words, site), Token(self._serial))
 
-    def _sent(self, by_s: Any, by_r: Any) -> Iterator[QueryOutput | MadeStream]:
+    def _sent(self, by_s: Any, by_r: Any) -> Iterator[Sent]:
         """Send a message in at the right ends, and one at the left ends; gives what leaves."""
         messages = [
             (f"{port} {i}", message)

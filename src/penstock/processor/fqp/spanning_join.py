@@ -17,7 +17,7 @@ from penstock.blocks.join.partner_search import PartnerSearch
 from penstock.flows.low_latency_handshake.low_latency_handshake import LowLatencyHandshake
 from penstock.flows.network.network import Network
 from penstock.processor.fqp.processor import Processor
-from penstock.processor.op_block.messages import FAILED, ForCore, Results
+from penstock.processor.op_block.messages import FAILED, ForCore, QueryOutput, Results
 from penstock.processor.op_block.query_buffer import R, S
 from penstock.program.isa.flow import Flow
 
@@ -64,6 +64,7 @@ class ChainInBlocks:
         for exit_, message in self._processor.driver.received():
             assert isinstance(message, Results), message
             for output in message.outputs:
+                assert isinstance(output, QueryOutput), output
                 if output.port == FAILED:
                     self._failure = self._failure or output.message
                 else:

@@ -8,7 +8,7 @@ later blocks read them as any other stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,10 +100,29 @@ class QueryOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedRows:
+    """Rows of several queries, which are results of each, one query's after another's.
+
+    ``bounds`` has where the rows of each query begin, and the end.
+    """
+
+    queries: Sequence[int]
+    bounds: Sequence[int]
+    run: Run
+
+    def each(self) -> Iterator[tuple[int, Run]]:
+        """Every query with its rows, by reference."""
+        start, take = 0, self.run.slice
+        for query, stop in zip(self.queries, self.bounds[1:], strict=True):
+            yield query, take(start, stop)
+            start = stop
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """What a block has made of one message, for any of its queries."""
 
-    outputs: tuple[QueryOutput, ...]
+    outputs: tuple[QueryOutput | SharedRows, ...]
 
 
 OnTheWay = Slice | Programming | Token | ForCore

@@ -42,15 +42,18 @@ from penstock.processor.op_block.messages import (
     Programming,
     QueryOutput,
     Results,
+    SharedRows,
     Slice,
     Token,
 )
 from penstock.processor.op_block.query_buffer import MakeBlock, QueryBuffer, QueryPart, R, S
+from penstock.processor.op_block.shared_selections import Selected, SharedSelections
 from penstock.program.isa.words.decoding import decode
 from penstock.program.isa.words.layout import WordLayout
 from penstock.program.isa.words.packing import instructions
 
 R_OUT, S_OUT, FINAL = "r-out", "s-out", "final"
+STREAM_R = "stream-r"
 BEHIND = {R: "left", S: "right"}
 AHEAD = {R: "right", S: "left"}
 OUT_OF = {"right": R_OUT, "left": S_OUT}
@@ -187,32 +190,85 @@ class OPBlock:
         of_s: Mapping[int, Run] = {}
         if self._of_s and self._of_s[0].first == of_r.first:
             of_s = self._of_s.popleft().runs
-        for part in list(self.queries.parts.values()):
-            runs = part.runs(of_r.runs, of_s)
-            if runs is None or of_r.only not in (None, part.query):
-                continue
+        for unit in self._units(of_r.only):
             made: dict[int, list[Run]] = {}
-            batch = Batch(of_r.first, of_r.next, runs)
-            try:
-                for port, message in part.step(batch):
-                    yield from self._sent(part, port, message, made)
-            except Exception as error:  # of any kind: other queries must not miss the input
-                self.queries.remove(part.query)
-                yield FINAL, Results((QueryOutput(part.query, FAILED, error),))
+            if isinstance(unit, SharedSelections):
+                yield from self._select_together(unit, of_r, made)
+            else:
+                yield from self._work(unit, of_r, of_s, made)
             of_r = of_r.joined_by(_collected(made))
         yield R_OUT, of_r
 
-    def _sent(
-        self, part: QueryPart, port: Port, message: Any, made: dict[int, list[Run]]
+    def _units(self, only: int | None) -> Sequence[QueryPart | SharedSelections]:
+        """What works on a slice, which may be for one query alone."""
+        if only is None:
+            return self.queries.units()
+        part = self.queries.parts.get(only)
+        return () if part is None else (part,)
+
+    def _work(
+        self,
+        part: QueryPart,
+        of_r: Slice,
+        of_s: Mapping[int, Run],
+        made: dict[int, list[Run]],
     ) -> Iterator[Sent]:
-        """Send rows by the query's result port; ``made`` collects those of its stream."""
-        if port != LETTERS:
-            if part.result_port != FINAL:
-                assert part.ports.gives is not None
-                made.setdefault(part.ports.gives, []).append(message.run)
-            if not len(message.run) and not message.run.controls:
-                return
-        yield FINAL, Results((QueryOutput(part.query, port, message),))
+        """Let a query work on two slices; ``made`` collects the rows of its stream."""
+        runs = part.runs(of_r.runs, of_s)
+        if runs is None:
+            return
+        batch = Batch(of_r.first, of_r.next, runs)
+        yield from self._kept_apart(part, part.step(batch), made)
+
+    def _kept_apart(
+        self, part: QueryPart, sent: Iterator[Sent], made: dict[int, list[Run]]
+    ) -> Iterator[Sent]:
+        """Send what a query makes; an error is that of the query alone."""
+        try:
+            for port, message in sent:
+                if port != LETTERS:
+                    if part.result_port != FINAL:
+                        assert part.ports.gives is not None
+                        made.setdefault(part.ports.gives, []).append(message.run)
+                    has_rows = len(message.run) or message.run.controls
+                    if part.result_port == STREAM_R or not has_rows:
+                        continue
+                yield FINAL, Results((QueryOutput(part.query, port, message),))
+        except Exception as error:  # of any kind: other queries must not miss the input
+            self.queries.remove(part.query)
+            yield FINAL, Results((QueryOutput(part.query, FAILED, error),))
+
+    def _select_together(
+        self, unit: SharedSelections, of_r: Slice, made: dict[int, list[Run]]
+    ) -> Iterator[Sent]:
+        """Let queries whose selections are evaluated together work on a slice."""
+        run = of_r.runs.get(unit.stream)
+        if run is None:
+            return
+        try:
+            evaluated = unit.evaluate(run)
+        except Exception:  # of any kind: each query says by itself what is wrong
+            for query in unit.queries:
+                yield from self._work(self.queries.parts[query], of_r, {}, made)
+            return
+        for selected in evaluated:
+            yield from self._share_out(selected, of_r, made)
+
+    def _share_out(
+        self, selected: Selected, of_r: Slice, made: dict[int, list[Run]]
+    ) -> Iterator[Sent]:
+        """Send the rows that several queries have selected, each query's with its select list."""
+        try:
+            rows = selected.tail.through(of_r.first, of_r.next, selected.run)
+        except Exception:  # of any kind: each query says by itself what is wrong
+            rows = None
+        if rows is not None and not selected.feeds_streams:
+            yield FINAL, Results((SharedRows(selected.queries, selected.bounds, rows),))
+            return
+        for query, own in selected.each():
+            part = self.queries.parts[query]
+            batch = Batch(of_r.first, of_r.next, (own,))
+            yield from self._kept_apart(part, part.step_after_selection(batch), made)
 
     def restart(self) -> None:
         """Forget what was on its way; the queries stay, under the program in force."""

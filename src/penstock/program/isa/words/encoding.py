@@ -130,7 +130,8 @@ def _short_selection(head: _Head, body: SelectRows) -> list[Word] | None:
             return None
         words.append(head.word("selection", chunks=chunks, **steps))
     if body.columns is not None:
-        if len(body.columns) > (1 << layout.cc) - 2:
+        # A word counts its chunks, and has no way to say that there are none.
+        if not 0 < len(body.columns) <= (1 << layout.cc) - 2:
             return None
         if any(column >> layout.attribute for column in body.columns):
             return None

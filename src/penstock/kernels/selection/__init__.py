@@ -1,0 +1,1 @@
+"""Kernels of selections that are evaluated together: sets of values, and places among constants."""
