@@ -77,8 +77,8 @@ def test_a_reader_stands_to_the_right_of_what_it_reads() -> None:
     engine.drop("q1")
     assert refusal(engine, join(4, 4, "D")) == (
         "query 'new' needs a join block with a window of 4, and none is free (to the right of the "
-        "block that makes D); topology fqp:chain:3:4\nDrop a query, write smaller windows, take a larger topology, or run the "
-        "query on an engine without a topology."
+        "block that makes D); topology fqp:chain:3:4\nDrop a query, write smaller windows, "
+        "take a larger topology, or run the query on an engine without a topology."
     )
 
 
@@ -184,9 +184,9 @@ def test_selections_that_find_no_room() -> None:
     engine = engine_with("fqp:chain:2:4", "SELECT id FROM R WHERE x > 1 AND id > 1", join(4, 4))
     assert refusal(engine, "SELECT x FROM R WHERE x = 1 OR x = 3") == (
         "query 'new' needs a block with room for 2 selections and 1 projection; block 1 has room "
-        "for 0 selections and 3 projections; block 2 serves the join of q2; topology fqp:chain:2:4\n"
-        "Drop a query, write smaller windows, take a larger topology, or run the query on an "
-        "engine without a topology."
+        "for 0 selections and 3 projections; block 2 serves the join of q2; topology "
+        "fqp:chain:2:4\nDrop a query, write smaller windows, take a larger topology, or run the "
+        "query on an engine without a topology."
     )
 
 
