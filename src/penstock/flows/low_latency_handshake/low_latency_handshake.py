@@ -35,10 +35,9 @@ class LowLatencyHandshake:
         self._chain = Chain([LowLatencyCore(n, cores, SubWindow) for n in range(cores)], driver)
 
     def change(self, change: Change) -> None:
-        """Send a change in at both ends."""
-        for entry in ENTRIES:
-            while not self._chain.driver.send(entry, Program(change)):
-                self._chain.driver.wait()
+        """Send a change in at both ends; the pairs of all arrivals before it have been found."""
+        for _ in run(self._chain.driver, [(entry, Program(change)) for entry in ENTRIES]):
+            raise AssertionError("there was nothing under way")
 
     def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
         """Let arrivals in at both ends, and wait until all their pairs have been found."""
