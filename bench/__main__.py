@@ -26,12 +26,13 @@ GROUPS = {
     "pushes": ("pushes",),
     "multiway": ("multiway", "multiway_designs"),
     "multiway-figures": ("multiway_figures",),
+    "fqp": ("fqp",),
     "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
     "spark-multiway": ("spark_multiway",),
 }
 """The benchmarks, by the file of their results."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
-HAVE_QUICK = ("aggregates", "multiway", "multiway_designs", "multiway_figures", "pushes")
+HAVE_QUICK = ("aggregates", "fqp", "multiway", "multiway_designs", "multiway_figures", "pushes")
 """The benchmarks that have ``--quick``."""
 
 

@@ -1,7 +1,7 @@
 """Draw the figures of a benchmark's JSON: ``python -m bench.figures RESULT.json``.
 
-``python -m bench kernels flows aggregates multiway_figures --out RESULT.json`` writes the JSON. A
-figure without numbers is not drawn. ``python -m bench --figures FOLDER`` does both.
+``python -m bench kernels flows aggregates multiway_figures fqp --out RESULT.json`` writes the JSON.
+A figure without numbers is not drawn. ``python -m bench --figures FOLDER`` does both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import aggregate_figures, flow_figures, multiway_plots
+from bench import aggregate_figures, flow_figures, fqp_figures, multiway_plots
 from bench.flow_figures import joined
 from bench.plot import Axis, Mark, Plot, Point, Series, svg
 
@@ -52,6 +52,7 @@ def figures(results: dict[str, Any], marks: list[Mark]) -> Iterator[tuple[str, P
     yield from flow_figures.figures(results.get("flows", {}), cpu)
     yield from aggregate_figures.figures(results.get("aggregates", {}), cpu)
     yield from multiway_plots.figures(results.get("multiway_figures", {}), cpu)
+    yield from fqp_figures.figures(results.get("fqp", {}), cpu)
 
 
 def of_kernels(kernels: dict[str, Any], cpu: str, marks: list[Mark]) -> Iterator[tuple[str, Plot]]:
@@ -115,8 +116,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if not draw(arguments.result, arguments.out, arguments.mark):
         parser.error(
-            f"{arguments.result} has no results of the benchmarks kernels, flows, aggregates and "
-            "multiway_figures"
+            f"{arguments.result} has no results of the benchmarks kernels, flows, aggregates, "
+            "multiway_figures and fqp"
         )
 
 

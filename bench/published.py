@@ -60,3 +60,21 @@ PARALLEL = (
     Published("Parallel-MJ", 64, 386_000, "Najafi 2019 §6.5.3"),
     Published("Parallel-MJ", 128, 763_000, "Najafi 2019 §6.5.3"),
 )
+# Tuples per second of an OP-Block at 125 MHz, and of a topology of 24; the join has windows of 16,
+# the chained join four blocks of such windows, six times.
+OP_BLOCK = {
+    "selection": Published("OP-Block", 1, 9.61e6, "Najafi 2019 §4.5.7"),
+    "projection": Published("OP-Block", 1, 11.36e6, "Najafi 2019 §4.5.7"),
+    "join": Published("OP-Block", 1, 1.44e6, "Najafi 2019 §4.5.7"),
+}
+OP_BLOCKS_24 = {
+    "selection": Published("24 OP-Blocks", 24, 230.6e6, "Najafi 2019 Table 4.5.5"),
+    "projection": Published("24 OP-Blocks", 24, 272.6e6, "Najafi 2019 Table 4.5.5"),
+    "join": Published("24 OP-Blocks", 24, 34.5e6, "Najafi 2019 Table 4.5.5"),
+    "chained join": Published("24 OP-Blocks", 24, 8.6e6, "Najafi 2019 Table 4.5.5"),
+}
+# Arrivals per second of a chain of 16 blocks, and the match probability that fills its output.
+OP_CHAIN = Published("OP-Chain", 16, 1.26e6, "Najafi 2019 §4.5.3")
+OP_CHAIN_SATURATED = Published("OP-Chain, output full", 16, 0.05, "Najafi 2019 §4.5.3")
+# Cycles until an instruction is in an OP-Block.
+INSTRUCTION_CYCLES = {"selection": 6, "projection": 5, "join": 5, "reset": 4}

@@ -95,7 +95,7 @@ def test_results_of_another_benchmark_are_refused(
     with pytest.raises(SystemExit):
         main()
     message = (
-        f"error: {path} has no results of the benchmarks kernels, flows, aggregates and "
-        "multiway_figures\n"
+        f"error: {path} has no results of the benchmarks kernels, flows, aggregates, "
+        "multiway_figures and fqp\n"
     )
     assert capsys.readouterr().err.endswith(message)
