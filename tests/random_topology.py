@@ -136,7 +136,7 @@ def fleet_scripts(draw: Any) -> list[Step]:
 
     def text(shape: tuple[str, ...]) -> str:
         if len(shape) > 1:
-            return _text(draw, shape)
+            return _text(draw, shape, spanning=False)
         terms = draw(st.lists(st.sampled_from(FLEET), min_size=1, max_size=2))
         condition = draw(st.sampled_from((" AND ", " AND ", " OR "))).join(terms)
         outputs = draw(st.sampled_from(("r.t AS rt, r.s", "r.t AS rt, r.s", "r.x / r.t AS q")))

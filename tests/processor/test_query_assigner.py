@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import penstock as ps
@@ -93,11 +95,27 @@ def test_a_derived_selection_is_in_every_branch_and_a_derived_join_in_one() -> N
     assert blocks(engine) == {"D": (1, 4), "J": (2,), "q1": (3,)}
 
 
+def test_a_derived_selection_takes_no_block_where_none_could_read_it() -> None:
+    """In branches of one block it is in one; queries without a join read it in that block."""
+    engine = engine_with(
+        "fqp:parallel:3:8",
+        "CREATE STREAM D AS SELECT id, x FROM R WHERE x > 1",
+        "SELECT d.id FROM D AS d WHERE d.x = 2",
+        join(8, 8),
+    )
+    assert blocks(engine) == {"D": (1,), "q1": (1,), "q2": (2,)}
+    assert refusal(engine, join(8, 8, "D")) == (
+        "query 'new' needs a join block with a window of 8, and none is free (to the right of the "
+        "block that makes D); topology fqp:parallel:3:8\nDrop a query, write smaller windows, take "
+        "a larger topology, or run the query on an engine without a topology."
+    )
+
+
 def test_a_change_keeps_the_blocks() -> None:
     engine = engine_with("fqp:chain:4:4", join(6, 2), "SELECT id FROM R")
     engine.change("q1", join(1, 8))
     assert blocks(engine) == {"q1": (1, 2), "q2": (3,)}
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(ps.ChangeRefused) as caught:
         engine.change("q1", join(9, 1))
     assert str(caught.value) == (
         "query 'q1' needs a window of 9, and its blocks 1 to 2 have room for 8\n"
@@ -251,8 +269,93 @@ def test_a_program_on_blocks_that_it_cannot_have() -> None:
     with pytest.raises(InputError) as caught:
         engine_with("fqp:chain:2:4").install(far, name="new")
     assert str(caught.value) == (
-        "query 'new' is placed on block 3, and fqp:chain:2:4 has the blocks 1 to 2\n"
-        "Leave its blocks out: program.placed()."
+        f"query 'new' is placed on block 3, and fqp:chain:2:4 has the blocks 1 to 2\n{ANEW}"
+    )
+
+
+ANEW = "Leave its blocks out, so that it finds others: program.placed()."
+MADE = "CREATE STREAM D AS SELECT id, x FROM R WHERE x > 1"
+TOGETHER = "which do not follow each other from left to right in one branch"
+
+
+@pytest.mark.parametrize(
+    ("query", "kept", "message"),
+    [
+        (join(8, 8), (3, 2), f"blocks 3 and 2, {TOGETHER}\n{ANEW}"),
+        (join(4, 4), (2, 2), f"blocks 2 and 2, {TOGETHER}\n{ANEW}"),
+        (join(8, 8), (3, 4), f"blocks 3 to 4, {TOGETHER}\n{ANEW}"),
+        ("SELECT id FROM R", (2, 3), f"blocks 2 to 3, and a query without a join has one\n{ANEW}"),
+        ("SELECT id FROM R", (2, 5), f"blocks 2 and 5, {TOGETHER}\n{ANEW}"),
+        (
+            f"{join(8, 8)} EMIT ORDER inner",
+            (2, 3),
+            "blocks 2 to 3, and the join of a query with EMIT ORDER does not span several\n"
+            "Leave EMIT ORDER out, or install it as another query.",
+        ),
+        (
+            "SELECT d.id FROM D AS d",
+            (1,),
+            "block 1, and reads D of blocks 2 and 5: rows go to the right only, and a join has its "
+            f"block alone\n{ANEW}",
+        ),
+        (
+            "SELECT d.id FROM D [ROWS 2] AS d JOIN S [ROWS 2] AS s ON d.x = s.a",
+            (1,),
+            "block 1, and reads D of blocks 2 and 5: rows go to the right only, and a join has its "
+            f"block alone\n{ANEW}",
+        ),
+    ],
+)
+def test_a_program_on_blocks_that_no_query_has_together(
+    query: str, kept: tuple[int, ...], message: str
+) -> None:
+    engine = engine_with("fqp:partial:2x3:4", *[join(4, 4)] * 4)
+    for name in ("q2", "q3"):
+        engine.drop(name)
+    if "FROM D" in query:
+        engine.sql(MADE)
+        assert blocks(engine)["D"] == (2, 5)
+    for name in ("q1", "q4"):
+        engine.drop(name)
+    program = engine_with("fqp:chain:3:40", MADE).install(query).program
+    with pytest.raises(InputError) as caught:
+        engine.install(program.placed(replace(program.flow, blocks=kept)), name="new")
+    assert str(caught.value) == f"query 'new' is placed on {message}"
+
+
+def test_a_change_that_the_blocks_cannot_take_is_refused_as_a_change() -> None:
+    engine = engine_with("fqp:chain:3:4", join(8, 8), "SELECT id FROM R WHERE x = 1")
+    for name, query, message in (
+        (
+            "q1",
+            f"{join(8, 8)} EMIT ORDER outer",
+            "query 'q1' is placed on blocks 1 to 2, and the join of a query with EMIT ORDER does "
+            "not span several\nLeave EMIT ORDER out, or install it as another query.",
+        ),
+        (
+            "q2",
+            "SELECT id FROM R WHERE x IN (1, 2, 3)",
+            "query 'q2' needs 3 selections and 1 projection, and block 3 has room for 2 "
+            "selections and 4 projections\n"
+            "Install it as another query, which finds a block of its own; then drop this one.",
+        ),
+    ):
+        with pytest.raises(ps.ChangeRefused) as caught:
+            engine.change(name, query)
+        assert str(caught.value) == message
+    engine.push("R", [{"id": 7, "x": 1}])
+    assert engine.queries["q2"].rows().to_pylist() == [{"id": 7}]
+
+
+def test_explain_of_a_query_that_does_not_fit() -> None:
+    engine = engine_with("fqp:chain:1:4", join(4, 4))
+    with pytest.raises(InputError) as caught:
+        engine.explain("SELECT id FROM R")
+    assert str(caught.value) == (
+        "the query needs a block with room for 0 selections and 1 projection; block 1 serves the "
+        "join of q1; topology fqp:chain:1:4\n"
+        "Drop a query, write smaller windows, take a larger topology, or run the query on an "
+        "engine without a topology."
     )
 
 

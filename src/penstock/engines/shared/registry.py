@@ -326,7 +326,10 @@ class Registry(Generic[Q]):
                 "Keep its columns, or derive a new stream.",
             )
         # What no change can make is refused first: no other flow or design would help.
-        program = self.assigned(query.name, program, query.derived)
+        try:
+            program = self.assigned(query.name, program, query.derived)
+        except InputError as error:
+            raise ChangeRefused(error.what, error.remedy) from error
         return query, program, self.decide(program)
 
     def assigned(self, name: str, program: Program, derived: bool) -> Program:

@@ -98,7 +98,7 @@ class OPBlock:
             return (R_OUT, FINAL) if self._of_r is None else None
         if self._of_r is not None:
             return self.outputs
-        if len(self._of_s) >= MOST_AHEAD:
+        if len(self._of_s) >= MOST_AHEAD and not self._is_idle:
             return None
         return (S_OUT, FINAL) if self.queries.has_core else (S_OUT,)
 
@@ -129,7 +129,9 @@ class OPBlock:
 
     def _slice_of_s(self, of_s: Slice) -> Iterator[Sent]:
         yield S_OUT, of_s
-        if not self._is_idle:
+        if self._is_idle:
+            self._of_s.clear()  # queries that come later read what is behind their instructions
+        else:
             self._of_s.append(of_s)
         of_r = self._of_r
         if of_r is not None and of_s.first == of_r.first:

@@ -84,11 +84,16 @@ def columns_of(instruction: BlockInstruction) -> list[pa.Schema]:
 
 
 def operators(condition: Expression) -> int:
-    """How many selection operators a condition is: the comparisons that AND and OR connect."""
+    """How many selection operators a condition is: the comparisons that AND, OR and NOT connect.
+
+    ``IN`` compares with each of its values.
+    """
     if condition == TRUE:
         return 0
-    if isinstance(condition, Call) and condition.op in ("and", "or"):
+    if isinstance(condition, Call) and condition.op in ("and", "or", "not"):
         return sum(map(operators, condition.args))
+    if isinstance(condition, Call) and condition.op == "in":
+        return len(condition.args) - 1
     return 1
 
 

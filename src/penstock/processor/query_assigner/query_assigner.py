@@ -4,8 +4,8 @@ A query without a join takes a part of one block: as near to where R enters as t
 fewer blocks are on its way then, and selections over one stream that share a block are evaluated
 together. A join takes a block of its own; one with windows larger than a block's takes neighbours.
 A block can read what blocks to its left have made, and not what blocks to its right have. Branches
-share no rows: a derived selection is made in every branch (Najafi 2019 Fig. 4.2.3), a derived join
-in one.
+share no rows: a derived selection is made in every branch that has a block to its right (Najafi
+2019 Fig. 4.2.3), a derived join in one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from penstock.sql.expressions import TRUE
 from penstock.streams.display import counted, listed
 
 PortName = Literal["r", "s"]
+PLACE_ANEW = "Leave its blocks out, so that it finds others: program.placed()."
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class QueryAssigner:
         kept = program.flow.blocks
         if kept is not None:
             self._check_kept(name, kept, demand, loads)
+            self._check_place(name, derived, kept, demand, makers)
             self._check_segments(program, kept)
             return program
         blocks = self._found(name, derived, demand, loads, makers)
@@ -127,6 +129,8 @@ class QueryAssigner:
             if start is None:
                 continue
             here = self._in_branch(branch[start:], demand, loads, derived)
+            if found and here[-1:] == [branch[-1].number]:
+                continue  # no block to its right would read it here
             found += here
             if here and not everywhere:
                 break
@@ -178,17 +182,23 @@ class QueryAssigner:
     ) -> None:
         """Refuse blocks that are not there, have no room, or whose windows are too small."""
         units = self.topology.blocks
+        query = _quoted(name)
         for number in kept:
             if number not in units:
                 raise InputError(
-                    f"query {name!r} is placed on block {number}, and {self.topology.name} has the "
+                    f"{query} is placed on block {number}, and {self.topology.name} has the "
                     f"blocks {min(units)} to {max(units)}",
-                    "Leave its blocks out: program.placed().",
+                    PLACE_ANEW,
                 )
             if not self._room(units[number], loads[number], demand):
+                problem = (
+                    f"needs {_operators(demand)}, and {_left(units[number], loads[number])}"
+                    if demand.window is None
+                    else f"has no room on block {number} any more: "
+                    f"{_serving(number, loads[number])}"
+                )
                 raise InputError(
-                    f"query {name!r} has no room on block {number} any more: "
-                    f"{_serving(number, loads[number])}",
+                    f"{query} {problem}",
                     "Install it as another query, which finds a block of its own; then drop this "
                     "one.",
                 )
@@ -196,11 +206,55 @@ class QueryAssigner:
         capacity = parts * min(units[number].window for number in kept)
         if demand.window is not None and demand.window > capacity:
             raise InputError(
-                f"query {name!r} needs a window of {demand.window:,}, and "
+                f"{query} needs a window of {demand.window:,}, and "
                 f"its {_named(kept)} {'has' if parts == 1 else 'have'} room for {capacity:,}",
                 "Write smaller windows; or install it as another query, which finds larger or more "
                 "blocks, and drop this one.",
             )
+
+    def _check_place(
+        self,
+        name: str,
+        derived: bool,
+        kept: Sequence[int],
+        demand: Demand,
+        makers: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        """Refuse blocks that no query has together, or that lack what this one reads."""
+        placed = f"{_quoted(name)} is placed on {_named(kept)}"
+        taken = [
+            (branch, here)
+            for branch in self.topology.branches
+            if (here := [unit.number for unit in branch if unit.number in kept])
+        ]
+        in_order = [number for _, here in taken for number in here] == list(kept)
+        if not in_order or (len(taken) > 1 and not (derived and demand.window is None)):
+            raise InputError(
+                f"{placed}, which do not follow each other from left to right in one branch",
+                PLACE_ANEW,
+            )
+        if any(len(here) > 1 for _, here in taken):
+            if demand.window is None:
+                raise InputError(f"{placed}, and a query without a join has one", PLACE_ANEW)
+            if derived:
+                why = "the join of a derived stream does not span several"
+                raise InputError(f"{placed}, and {why}", PLACE_ANEW)
+            if demand.is_ordered:
+                raise InputError(
+                    f"{placed}, and the join of a query with EMIT ORDER does not span several",
+                    "Leave EMIT ORDER out, or install it as another query.",
+                )
+        for branch, here in taken:
+            start = self._after_makers(branch, demand, makers)
+            if start is None or here[0] not in [unit.number for unit in branch[start:]]:
+                made = {s.name: makers[s.name.lower()] for s in demand.streams
+                        if s.name.lower() in makers}  # fmt: skip
+                where = listed(f"{stream} of {_named(blocks)}" for stream, blocks in made.items())
+                raise InputError(
+                    f"{placed}, and reads {where}: rows go to the right only, and a join has its "
+                    "block alone",
+                    PLACE_ANEW,
+                )
 
     def _check_segments(self, program: Program, blocks: Sequence[int]) -> None:
         """Refuse a condition that no block could evaluate a segment of a tuple at a time."""
@@ -224,7 +278,7 @@ class QueryAssigner:
         makers: Mapping[str, tuple[int, ...]],
     ) -> InputError:
         """Why a query does not fit."""
-        name = f"query {name!r}"
+        name = _quoted(name)
         read = [s.name for s in demand.streams if s.name.lower() in makers]
         starts = [self._after_makers(one, demand, makers) for one in self.topology.branches]
         pairs = zip(self.topology.branches, starts, strict=True)
@@ -236,8 +290,7 @@ class QueryAssigner:
             have = "; ".join(_left(unit, loads[unit.number]) for unit in reach[:4])
             more = f"; and {len(reach) - 4} more blocks" if len(reach) > 4 else ""
             problem = (
-                f"{name} needs a block with room for {counted(demand.selections, 'selection')} and "
-                f"{counted(demand.projections, 'projection')}; {have}{more}{behind}"
+                f"{name} needs a block with room for {_operators(demand)}; {have}{more}{behind}"
             )
         else:
             need = f"{name} needs a join block with a window of {demand.window:,}"
@@ -268,11 +321,7 @@ class QueryAssigner:
         demand, blocks = demand_of(program), program.flow.blocks or ()
         where = f"of topology {self.topology.name}"
         if demand.window is None:
-            asked = (
-                f"{counted(demand.selections, 'selection')} and "
-                f"{counted(demand.projections, 'projection')}"
-            )
-            return f"placement: {_named(blocks)} {where}, {asked}"
+            return f"placement: {_named(blocks)} {where}, {_operators(demand)}"
         if len(blocks) == 1:
             return f"placement: {_named(blocks)} {where}, a join with windows of {demand.window:,}"
         return (
@@ -336,12 +385,23 @@ def _ports(derived: Sequence[bool]) -> tuple[PortName, ...]:
     return ("s", "r") if derived[1] and not derived[0] else ("r", "r" if all(derived) else "s")
 
 
+def _quoted(name: str) -> str:
+    """A query in a message; that of EXPLAIN has no name."""
+    return f"query {name!r}" if name else "the query"
+
+
 def _named(numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
         return f"block {numbers[0]}"
     if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"blocks {numbers[0]} to {numbers[-1]}"
     return f"blocks {listed(map(str, numbers))}"
+
+
+def _operators(asked: Demand) -> str:
+    """How many selections and projections a query has."""
+    selections = counted(asked.selections, "selection")
+    return f"{selections} and {counted(asked.projections, 'projection')}"
 
 
 def _left(unit: Unit, load: _Load) -> str:

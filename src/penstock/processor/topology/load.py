@@ -23,7 +23,7 @@ def load_topology(name: str | Path | Topology) -> Topology:
             "Give the name of a preset, fqp:chain:4, the path of a TOML file, or a Topology.",
         )
     families = {preset.partition(":")[0] for preset in PRESETS}
-    if isinstance(name, str) and name.partition(":")[0] in families:
+    if isinstance(name, str) and (not name or name.partition(":")[0] in families):
         return topology_of(name)
     path = Path(name)
     try:
