@@ -334,7 +334,7 @@ def test_explain_says_where_a_query_stands(cli: Cli, files: list[object]) -> Non
     assert (code, out.splitlines()[-3:]) == (0, [flow, "distribution: one core", place])
     code, out, _ = cli("explain", *files, *on, "--engine", "spark", "--cores", 2)
     assert out.splitlines()[-2] == (
-        "distribution: the branches of the topology are divided among 2 cores"
+        "distribution: core 0 of 2, numbered from 0; each branch of the topology is in one"
     )
     code, out, _ = cli("explain", *files, *on, "--format", "json")
     assert json.loads(out)["flow"]["reasons"] == [flow, place]

@@ -46,6 +46,29 @@ def test_rows_are_the_oracles_after_any_failure(
     check(steps, expected, found)
 
 
+def test_cores_that_have_no_branch_are_warned_of() -> None:
+    with (
+        pytest.warns() as warned,
+        connected(Cluster(), cores=4, topology="fqp:partial:2x6:8") as engine,
+    ):
+        engine.sql("CREATE STREAM R (x INT); CREATE STREAM S (a INT)")
+        engine.sql("CREATE STREAM D AS SELECT x FROM R WHERE x > 1")
+        in_both = engine.queries["D"].explain().splitlines()[-2]
+        query = engine.install("SELECT r.x FROM R [ROWS 24] r JOIN S [ROWS 9] s ON r.x = s.a")
+        other = engine.install("SELECT r.x FROM R [ROWS 40] r JOIN S [ROWS 9] s ON r.x = s.a")
+        assert query.program.flow.blocks == (2, 3, 4)
+        assert other.program.flow.blocks == (8, 9, 10, 11, 12)
+        lines = [one.explain().splitlines()[-2] for one in (query, other)]
+    assert [str(one.message) for one in warned] == [
+        "cores=4, and each of the 2 branches of the topology fqp:partial:2x6:8 is in one core; "
+        "connect with cores=2, or take a topology of more branches, such as fqp:partial:4x3"
+    ]
+    assert [in_both, *lines] == [
+        f"distribution: {where} of 4, numbered from 0; each branch of the topology is in one"
+        for where in ("cores 0 and 1", "core 0", "core 1")
+    ]
+
+
 def test_a_checkpoint_goes_on_with_its_topology_only(tmp_path: Path) -> None:
     cluster = Cluster()
     with connected(cluster, checkpoint=tmp_path, topology="fqp:chain:2:8"):

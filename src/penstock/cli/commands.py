@@ -445,7 +445,7 @@ def explain(
             program, placed = ready.engine.registry.as_placed(said.program)
             if on is None:
                 program = program.placed(choice)
-            said = explain_on_cores(said.plan, program, spark.cores, placed)
+            said = explain_on_cores(said.plan, program, spark.cores, placed, ready.engine.topology)
         print(said.text if form is ExplanationForm.text else said.to_json())
 
 

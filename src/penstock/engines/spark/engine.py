@@ -38,7 +38,7 @@ from penstock.engines.spark.core.trigger import CoreOptions
 from penstock.engines.spark.flow import check_carried, decide_on_spark
 from penstock.engines.spark.resident.checkpoint import Checkpoint
 from penstock.engines.spark.resident.delivery import Deliveries, StoredBatches
-from penstock.engines.spark.resident.distribution import explain_on_cores
+from penstock.engines.spark.resident.distribution import explain_on_cores, warn_of_idle_cores
 from penstock.engines.spark.resident.query import RemoteBlocks
 from penstock.engines.spark.resident.recorder import Recorder, warn_of_installed
 from penstock.engines.spark.resident.streaming_query import Resident
@@ -155,6 +155,8 @@ class Engine:
         self._frames: list[Frame] = []
         settle()
         self.topology = None if topology is None else load_topology(topology)
+        if self.topology is not None and cores > len(self.topology.branches):
+            warn_of_idle_cores(self.topology, cores)
         folder = None if checkpoint is None else Path(checkpoint)
         self._checkpoint = Checkpoint(folder, cores, self.topology)
         self._compiler = SqlCompiler(windows_required, order_column)
@@ -421,7 +423,7 @@ class Engine:
         plan, program = self._compiler.planned(sql, self._registry.streams, order, kernel, choice)
         self._registry.check_design(program)
         program, placed = self._registry.as_placed(program)
-        return explain_on_cores(plan, program, self.cores, placed)
+        return explain_on_cores(plan, program, self.cores, placed, self.topology)
 
     # -- input ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from penstock.engines.spark.flow import (
     reads_derived,
     shares,
 )
+from penstock.errors import warn
 from penstock.processor.topology.topology import Topology
 from penstock.program.choose.explain import ExplanationParts
 from penstock.program.choose.flow import decide, explain_flow
@@ -30,6 +31,7 @@ from penstock.program.isa.block_instructions import (
     Program,
 )
 from penstock.sql.plan import Plan
+from penstock.streams.display import counted, listed
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,16 @@ def cores_of(topology: Topology, blocks: Collection[int], cores: int) -> list[in
     )
 
 
+def warn_of_idle_cores(topology: Topology, cores: int) -> None:
+    """Warn of cores that have no branch of a topology."""
+    branches = len(topology.branches)
+    warn(
+        f"cores={cores}, and each of the {counted(branches, 'branch', 'branches')} of the topology "
+        f"{topology.name} is in one core; connect with cores={branches}, or take a topology of "
+        f"more branches, such as fqp:partial:{cores}x{max(1, len(topology.blocks) // cores)}"
+    )
+
+
 def describe(program: Program, cores: int) -> str:
     """The line of EXPLAIN."""
     if cores == 1:
@@ -93,6 +105,17 @@ def describe(program: Program, cores: int) -> str:
     if program.joins:
         return f"distribution: {broadcast(program, cores)}"
     return f"distribution: each run divided among {cores} cores"
+
+
+def describe_placed(program: Program, cores: int, topology: Topology) -> str:
+    """The line of EXPLAIN for a query on a topology."""
+    if cores == 1:
+        return "distribution: one core"
+    there = list(map(str, cores_of(topology, program.flow.blocks or (), cores)))
+    return (
+        f"distribution: {'core' if len(there) == 1 else 'cores'} {listed(there)} of {cores}, "
+        "numbered from 0; each branch of the topology is in one"
+    )
 
 
 def broadcast(program: Program, cores: int) -> str:
@@ -139,22 +162,21 @@ FOLDS = (
 
 
 def explain_on_cores(
-    plan: Plan | None, program: Program, cores: int, placed: Sequence[str] = ()
+    plan: Plan | None,
+    program: Program,
+    cores: int,
+    placed: Sequence[str] = (),
+    topology: Topology | None = None,
 ) -> ExplanationParts:
     """EXPLAIN on Spark: the plan, program, kernel, flow and distribution of a query.
 
-    ``placed`` says which blocks of a topology serve it, where there is one.
+    ``placed`` says which blocks of the topology serve it, where there is one.
     """
     flow = decide_on_spark(program, cores)
-    if placed:
+    if topology is not None:
         # Inside a core of Spark, the blocks of a topology work as they do anywhere.
         inside = decide(program)
-        distribution = "distribution: one core"
-        if cores > 1:
-            distribution = (
-                f"distribution: the branches of the topology are divided among {cores} cores"
-            )
-        said = (explain_flow(inside, program), distribution, *placed)
+        said = (explain_flow(inside, program), describe_placed(program, cores, topology), *placed)
         return ExplanationParts(plan, program, inside, said)
     folds = (FOLDS,) if foldable(program) is not None else ()
     said = (explain_on_spark(flow, program), *folds, describe(program, cores))
