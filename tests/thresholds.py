@@ -10,11 +10,12 @@ from penstock import tuning
 def low_thresholds(**more: float) -> AbstractContextManager[None]:
     """Indexes are used from the second tuple on, however little they help; windows are packed.
 
-    Small batches are taken by the compiled call from the first one on. Probe orders are revised,
-    by few tuples. ``more`` has other tuning
-    constants to give for as long.
+    Lists of dicts are read, and small batches are taken, by compiled code from the first one on.
+    Probe orders are revised, by few tuples. ``more`` has other tuning constants to give for as
+    long.
     """
     low = {
+        "lists_to_compile": 0,
         "longest_tail": 1,
         "fewest_linked": 1,
         "entries_in_cache": 1,

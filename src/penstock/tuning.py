@@ -44,6 +44,11 @@ class Tuning:
     candidate_share: float = 0.25
     """Share of the entries: if a probe has more candidates, the nested loop is faster."""
 
+    # -- kernels ----------------------------------------------------------------------------
+
+    lists_to_compile: int = 64
+    """Lists of dicts that are pushed before compiled code reads them."""
+
     # -- kernels/aggregate ------------------------------------------------------------------
 
     additions_per_carry: int = 1 << 28

@@ -38,10 +38,13 @@ SUFFIX = ".code"
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:
-    """Compile a function of this package with Numba, without the interpreter lock, and cache it."""
+    """Compile a function of this package with Numba, and cache it.
+
+    It runs without the interpreter lock, unless ``nogil=False``.
+    """
 
     def decorate(function: Function) -> Function:
-        compiled = nb.njit(nogil=True, **options)(function)
+        compiled = nb.njit(**{"nogil": True, **options})(function)
         try:
             place = caching.CompileResultCacheImpl(function)  # type: ignore[no-untyped-call]
         except RuntimeError:

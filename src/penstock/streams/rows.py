@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -35,7 +34,7 @@ def columns_of(stream: Stream, rows: Sequence[object]) -> tuple[list[list[object
             )
         keys = tuple(row)
         if keys not in mappings:
-            mappings[keys] = _match_keys(stream, keys)
+            mappings[keys] = match_keys(stream, keys)
         mapping, problem = mappings[keys]
         if problem:
             reasons[index] = problem
@@ -50,18 +49,18 @@ def _columns_of_dicts(stream: Stream, rows: Sequence[object]) -> list[list[objec
         return None
     dicts = cast(Sequence[dict[object, object]], rows)
     first = dicts[0]
-    mapping, problem = _match_keys(stream, tuple(first))
+    mapping, problem = match_keys(stream, tuple(first))
     if problem or sum(map(len, dicts)) != len(first) * len(dicts):
         return None
     nothing: list[object] = [None] * len(dicts)
     try:
         # Rows that have all these keys, and have no more keys in all, have no other key.
-        return [list(map(itemgetter(k), dicts)) if k in first else nothing for k in mapping]
+        return [[row[k] for row in dicts] if k in first else nothing for k in mapping]
     except KeyError:
         return None
 
 
-def _match_keys(stream: Stream, keys: tuple[object, ...]) -> tuple[list[object], str | None]:
+def match_keys(stream: Stream, keys: tuple[object, ...]) -> tuple[list[object], str | None]:
     """The key for each column (its name if there is none), and what is wrong with the keys."""
     found: dict[str, object] = {}
     unknown: list[str] = []

@@ -35,6 +35,7 @@ from penstock.engines.shared.sql_compiler import SqlCompiler, check_program
 from penstock.errors import BufferFull, InputError, MemoryLimit, PenstockError, QueryFailed
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
+from penstock.kernels.dict_rows import DictRows
 from penstock.processor.fqp.processor import Processor
 from penstock.processor.query_assigner.query_assigner import QueryAssigner
 from penstock.processor.topology.load import load_topology
@@ -143,6 +144,7 @@ class Engine:
             assigner=None if self.topology is None else QueryAssigner(self.topology),
         )
         self._processing = Processing(self._registry, self._processor)
+        self._dict_rows = DictRows()
         self._failures: list[QueryFailed] = []
         self._single_pushes = SinglePushes(
             self._registry, self._processing, window_memory, self._failures
@@ -425,7 +427,10 @@ class Engine:
             idle = not self._agenda and not self._closed
             if idle and self._single_pushes.take(stream, data):
                 return
-        self.feed(to_batches(self._stream(stream), data, dictionaries=True))
+        known = self._stream(stream)
+        batch = self._dict_rows.batch(known, data)
+        whole = None if batch is None else [Tuples(known.name, batch)]
+        self.feed(whole or to_batches(known, data, dictionaries=True))
 
     def punctuate(self, stream: str, value: object, attribute: str | None = None) -> None:
         """Send a punctuation: no further tuple of the stream is before ``value``."""
