@@ -86,7 +86,7 @@ quick-tests: $(READY)
 
 every-test: $(READY)
 	@$(SAY) "tests, every case (pytest -n $(JOBS) --cases all)"
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --quiet --cases all --hypothesis-profile=ci
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --quiet --cases all --hypothesis-profile=all
 
 lint: check-format check-lint check-types check-imports
 

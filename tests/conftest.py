@@ -1,8 +1,8 @@
 """How thoroughly the tests search: profiles of Hypothesis, and the number of cases of a product.
 
 ``ci`` is the profile of make test: Hypothesis draws the same examples every time, so that the
-result depends on the change alone. ``fuzz`` draws new ones without end, and prints how to repeat a
-failing one.
+result depends on the change alone. ``all`` (make test-all) draws more of them. ``fuzz`` draws new
+ones without end, and prints how to repeat a failing one.
 
 Some tests run every script with every flow, kernel and batch size. Such a product is marked
 ``product(keep, by)``: of its cases with the same value of the parameter ``by`` (of all of them, if
@@ -29,7 +29,8 @@ _COMMON = {
 }
 
 settings.register_profile("check", derandomize=True, max_examples=15, **_COMMON)
-settings.register_profile("ci", derandomize=True, **_COMMON)
+settings.register_profile("ci", derandomize=True, max_examples=60, **_COMMON)
+settings.register_profile("all", derandomize=True, max_examples=100, **_COMMON)
 settings.register_profile(
     "fuzz", max_examples=int(os.environ.get("PENSTOCK_FUZZ_EXAMPLES", "20000")), **_COMMON
 )

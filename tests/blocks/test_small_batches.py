@@ -166,6 +166,7 @@ def in_order(seed: int) -> list[tuple[str, list[dict[str, Any]]]]:
     ]
 
 
+@pytest.mark.product(2, by="on")
 @pytest.mark.parametrize("on", PREDICATES)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_tuples_in_order_are_taken_at_once(window: str, on: str) -> None:
@@ -215,6 +216,7 @@ def spread(seed: int, drift: float, nulls: bool) -> list[tuple[str, list[dict[st
     return script
 
 
+@pytest.mark.product(6, by="on")
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("drift", [0.0, 2.0, -2.0])
 @pytest.mark.parametrize("on", CHAINED)

@@ -66,6 +66,7 @@ def check(text: str, batches: Sequence[Batch], units: MakeUnits, seed: int = 0) 
     assert rows
 
 
+@pytest.mark.product(2, by="design")
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("design", DESIGNS)
 def test_rows_are_the_oracles(design: str, windows: str) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.engines.test_state import saved_and_restored
 from tests.flows.designs import searching
-from tests.flows.test_random_designs import SCRIPTS, on_large_batches
+from tests.flows.test_random_designs import SCRIPTS, mjoin_on_large_batches, on_large_batches
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import BATCHES, SIZES, check, compare, on_oracle, run_on
 from tests.thresholds import low_thresholds
@@ -74,11 +74,12 @@ def test_rows_are_the_oracles_after_a_save_and_a_restore(
     check(steps, on_oracle(steps), found)
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
 def test_large_batches_give_the_rows_of_mjoin_in_order(
     order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, _ = on_large_batches()
+    expected, _ = mjoin_on_large_batches()
     monkeypatch.setattr(cascade_module, "cascade_order", lambda terms: order)
     with searching(Cascade):
         found, _ = on_large_batches()

@@ -85,7 +85,7 @@ def refusal(script: str, design: str, engine: str) -> str | None:
     return None
 
 
-@pytest.mark.product(6, by="path")
+@pytest.mark.product(4, by="path")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("design", EXACT_DESIGNS)
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)

@@ -119,7 +119,7 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(next(numbers), script, way, order, id=name)
 
 
-@pytest.mark.product(6, by="script")
+@pytest.mark.product(4, by="script")
 @pytest.mark.parametrize("number, script, way, order", list(cases()))
 def test_a_script_means_the_same(number: int, script: str, way: Way, order: str) -> None:
     refused = refusal(script, way)

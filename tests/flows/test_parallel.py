@@ -24,7 +24,7 @@ from tests.flows.test_circular import (
     run,
     tuples,
 )
-from tests.flows.test_random_designs import on_large_batches
+from tests.flows.test_random_designs import mjoin_on_large_batches, on_large_batches
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import SIZES, check, on_oracle, run_on
 from tests.thresholds import low_thresholds
@@ -127,7 +127,7 @@ def test_the_divided_stream_is_the_one_that_is_probed_earliest(
 
 @pytest.mark.parametrize("cores", [2, 3])
 def test_a_core_has_its_share_of_one_stream_and_all_of_the_others(cores: int) -> None:
-    expected, alone = on_large_batches()
+    expected, alone = mjoin_on_large_batches()
     with tuning.given(ranks_per_chunk=700), using(parallel_units(cores), Threads):
         found, metrics = on_large_batches()
     assert found == expected

@@ -132,10 +132,15 @@ def on_large_batches() -> tuple[list[pa.RecordBatch], dict[str, Any]]:
         return query.rows().to_pylist(), query.metrics()
 
 
+@functools.cache
+def mjoin_on_large_batches() -> tuple[list[pa.RecordBatch], dict[str, Any]]:
+    return on_large_batches()
+
+
 @pytest.mark.parametrize("design", ["circular", "linear"])
 def test_large_batches_give_the_rows_of_mjoin_in_order(design: str) -> None:
     """With compiled predicates, and on threads of which each has a window of its own, or none."""
-    expected, _ = on_large_batches()
+    expected, _ = mjoin_on_large_batches()
     assert len(expected) > 1000
     with tuning.given(ranks_per_set=150), using(DESIGNS[design](), Threads):
         found, metrics = on_large_batches()
@@ -153,7 +158,7 @@ def test_every_design_of_the_table_gives_the_rows_of_mjoin_but_for_the_inexact_o
     design: str,
 ) -> None:
     flow = Flow("three-step", 2, 2, "inner", 1, "wait")
-    expected, _ = on_large_batches()
+    expected, _ = mjoin_on_large_batches()
     with searching(lambda: make.DESIGNS[design](flow)):
         found, metrics = on_large_batches()
     if not flow_table.DESIGNS[design].exact:

@@ -14,7 +14,7 @@ from hypothesis import given
 from tests.effort import examples
 from tests.engines.test_state import saved_and_restored
 from tests.flows.designs import searching
-from tests.flows.test_random_designs import SCRIPTS, on_large_batches
+from tests.flows.test_random_designs import SCRIPTS, mjoin_on_large_batches, on_large_batches
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import BATCHES, SIZES, check, compare, on_oracle, run_on
 from tests.thresholds import low_thresholds
@@ -39,6 +39,7 @@ def few_pairs_in_a_step(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @CORES
+@pytest.mark.product(6)
 @pytest.mark.usefixtures("few_pairs_in_a_step")
 @examples(24)
 @given(SCRIPTS, SIZES, BATCHES)
@@ -68,9 +69,10 @@ def test_rows_are_the_oracles_if_the_number_of_cores_changes(
 
 
 @CORES
+@pytest.mark.product(2)
 def test_large_batches_give_the_rows_of_mjoin_in_order(cores: int) -> None:
     """With compiled predicates, strings as keys, and a batch in several steps."""
-    expected, alone = on_large_batches()
+    expected, alone = mjoin_on_large_batches()
     assert len(expected) > 1000
     with tuning.given(pairs_per_step=2000, **TOGETHER), searching(lambda: SharedSearch(cores)):
         found, metrics = on_large_batches()

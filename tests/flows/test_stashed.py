@@ -562,6 +562,7 @@ def test_a_stash_that_is_too_small_costs_comparisons_and_no_rows() -> None:
     assert found[1][1] > found[4][1] > found[4096][1] == 0
 
 
+@pytest.mark.product(16, by="kind")
 @pytest.mark.parametrize("size", [1, 2, 7, 4096])
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -669,6 +670,7 @@ def on_large_batches(windows: str, on: str) -> tuple[list[Any], dict[str, Any]]:
         return one.rows().to_pylist(), one.metrics()
 
 
+@pytest.mark.product(1, by="windows")
 @pytest.mark.parametrize("windows", LARGE)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_large_batches_give_the_rows_of_mjoin_in_order(windows: str, on: str) -> None:
