@@ -4,8 +4,9 @@ Four damages (a byte flipped, the end cut off, the file deleted, two files swapp
 checkpoints that were left midway and at the end, with the JVM stood in for: the command run again
 gives the right rows, or an error that names the file, and so does ``penstock checkpoint verify``.
 Then damages of saved engines, and edits of their ``state.json`` with a checksum that fits, after
-which an engine may be refused, or work; an error that is not ours is wrong either way. What Spark
-itself writes is damaged by the campaign ``damage_spark``.
+which an engine may be refused, or work; an error that is not ours is wrong either way. Half of the
+engines have a topology that their queries stand on. What Spark itself writes is damaged by the
+campaign ``damage_spark``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import traceback
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,6 +38,7 @@ from penstock.cli.commands import main
 from penstock.engines.shared.checksums import SEAL_SIZE, add_seal
 from penstock.program.isa.flow import DesignName
 from tests.engines.spark.in_process import Cluster, DictStore, InProcess, standing_in
+from tests.random_topology import blocks_to_span
 
 COUNT = 3000
 KINDS = ("flip", "truncate", "delete", "swap")
@@ -289,6 +292,7 @@ def _checkpoints(seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]
 
 # -- saved engines --------------------------------------------------------------------------
 
+MakeEngine = Callable[[int], "ps.Engine"]
 STREAMS = ("R", "S", "Q")
 DESIGNS: tuple[DesignName, ...] = ("auto", "stashed", "circular", "cascade", "parallel")
 
@@ -328,6 +332,29 @@ def _engine(seed: int) -> ps.Engine:
         "FULL JOIN Q [RANGE 5 WATTR t SLACK 4] AS q ON r.x = q.x",
         name="counts",
     )
+    return _begun(engine, chance)
+
+
+def _engine_on_topology(seed: int) -> ps.Engine:
+    """An engine whose joins span blocks, with selections, a derived stream, letters and rows."""
+    engine = ps.connect("local", compile_predicates=False, topology=blocks_to_span(2))
+    for name in STREAMS:
+        engine.sql(f"CREATE STREAM {name} (x BIGINT, t BIGINT)")
+    engine.sql("CREATE STREAM big AS SELECT x, t FROM R WHERE x > 2 OR NOT (t < 9)")
+    for name, text in (
+        ("pairs", "SELECT b.x, s.t FROM big [ROWS 5] AS b JOIN S [ROWS 4] AS s ON b.x <= s.x"),
+        ("equal", "SELECT r.x, q.t FROM R [ROWS 2] AS r JOIN Q [ROWS 6] AS q ON r.x = q.x"),
+        ("some", "SELECT x + 1 AS x, t FROM R WHERE x = 0 OR x BETWEEN 2 AND 4"),
+        ("others", "SELECT x, t FROM R WHERE x <> 1 AND NOT (x = 3)"),
+    ):
+        engine.install(text, name=name)
+    return _begun(engine, random.Random(seed))
+
+
+ENGINES = (_engine, _engine_on_topology)
+
+
+def _begun(engine: ps.Engine, chance: random.Random) -> ps.Engine:
     _push(engine, chance, 0, 30)
     engine.punctuate("S", 25, attribute="t")
     return engine
@@ -389,11 +416,11 @@ def reseal(path: Path, members: dict[str, bytes]) -> None:
         add_seal(opened, "saved engine")
 
 
-def _saved(seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]:
+def _saved(make: MakeEngine, seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "engine.penstock"
-        _engine(seed).save(path)
+        make(seed).save(path)
         content = path.read_bytes()
         for case in range(count):
             start = len(content) * case // count  # every region in turn
@@ -415,11 +442,11 @@ def _saved(seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]:
                 yield f"saved engine, {replace(damage, path=Path('file'))}: {wrong}"
 
 
-def _edits(seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]:
+def _edits(make: MakeEngine, seed: int, count: int, outcomes: Counter[str]) -> Iterator[str]:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "engine.penstock"
-        _engine(seed).save(path)
+        make(seed).save(path)
         expected = _rows(ps.restore(path))
         with zipfile.ZipFile(path) as file:
             members = {one: file.read(one) for one in file.namelist()}
@@ -456,8 +483,9 @@ def run(seed: int, count: int) -> int:
     """Half of the cases on checkpoints, the others on saved engines."""
     outcomes: Counter[str] = Counter()
     wrong = 0
-    parts = ((_checkpoints, count // 2), (_saved, count // 4), (_edits, count - 3 * (count // 4)))
-    for part, size in parts:
+    parts = [(partial(part, make), count // 8) for part in (_saved, _edits) for make in ENGINES]
+    rest = count - sum(size for _, size in parts)
+    for part, size in (partial(_checkpoints), rest), *parts:
         for told in part(seed, size, outcomes):
             wrong += 1
             print(told, flush=True)

@@ -37,6 +37,7 @@ import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.engines.shared.query import Result
 from penstock.engines.shared.running_query import Letter
+from penstock.processor.topology.topology import Topology
 from penstock.program.isa.flow import DESIGN_NAMES, FlowChoice
 from penstock.program.isa.instructions import Install
 from penstock.streams.events import Tuples
@@ -45,6 +46,7 @@ from penstock.testing.replay import QueryOptions, streams_joined
 from tests.flows.ways import WAYS, Way
 from tests.random_aggregates import TIMES, aggregate_scripts
 from tests.random_scripts import Step, scripts
+from tests.random_topology import blocks_to_span, topology_scripts
 from tests.test_random_aggregates import as_events
 from tests.test_random_scripts import plain
 from tests.thresholds import low_thresholds
@@ -153,8 +155,17 @@ class Timer:
 class Driver:
     """Makes the calls of a script, each until it is taken."""
 
-    def __init__(self, calls: list[Call], batch_rows: int, way: Way | None, path: Path) -> None:
-        self.engine = Engine(batch_rows=batch_rows, buffer_rows=10**6, compile_predicates=False)
+    def __init__(
+        self,
+        calls: list[Call],
+        batch_rows: int,
+        way: Way | None,
+        path: Path,
+        topology: Topology | None = None,
+    ) -> None:
+        self.engine = Engine(
+            batch_rows=batch_rows, buffer_rows=10**6, compile_predicates=False, topology=topology
+        )
         self.engine._single_pushes.patience = 0
         self.found = Found()
         self.uneven: list[Any] = []
@@ -314,16 +325,42 @@ SCRIPTS = st.one_of(
     aggregate_scripts(derived=True),
 )
 
+CHAIN, PARTIAL = ps.topology("fqp:chain:6:40"), ps.topology("fqp:partial:2x5:40")
+SPANNED = (blocks_to_span(1), blocks_to_span(2))
+"""Topologies on which joins span blocks, whose rows have no order."""
+
+
+def _shared(way: Way | None) -> Setting:
+    return st.tuples(SCRIPTS, st.just(way), st.none())
+
+
+def _placed(topology: Topology) -> Setting:
+    return st.tuples(topology_scripts(topology in SPANNED), st.none(), st.just(topology))
+
+
+Setting = st.SearchStrategy[tuple[list[Step], Way | None, Topology | None]]
+SETTINGS: Setting = st.one_of(
+    st.sampled_from((None, None, None, *WAYS)).flatmap(_shared),
+    st.sampled_from((None, None, None, *WAYS)).flatmap(_shared),
+    st.sampled_from((CHAIN, PARTIAL, *SPANNED)).flatmap(_placed),
+)
+"""A script, and how cores share its joins or which topology its queries stand on."""
+
 
 class Trial:
     """A script, and what it gives when nothing interrupts it."""
 
     def __init__(
-        self, steps: list[Step], way: Way | None, batch_rows: int, chance: random.Random
+        self,
+        steps: list[Step],
+        way: Way | None,
+        batch_rows: int,
+        chance: random.Random,
+        topology: Topology | None = None,
     ) -> None:
         steps = [step for step in _inner(steps, way) if step.verb != "refuse"]
         self._steps = steps
-        self._batch_rows, self._way = batch_rows, way
+        self._batch_rows, self._way, self._topology = batch_rows, way, topology
         self._folder = tempfile.TemporaryDirectory()
         self.calls = calls_of(steps, way, chance)
         counting = Interrupts([])
@@ -334,7 +371,8 @@ class Trial:
         assert first.uneven == [], first.uneven
 
     def _driver(self) -> Driver:
-        return Driver(self.calls, self._batch_rows, self._way, Path(self._folder.name, "state"))
+        path = Path(self._folder.name, "state")
+        return Driver(self.calls, self._batch_rows, self._way, path, self._topology)
 
     def wrong(self, interrupts: Interrupts | Timer, may_fail: bool, watched: bool) -> str | None:
         """What is wrong with a run that is interrupted; None: nothing."""
@@ -352,7 +390,7 @@ class Trial:
         if more and not may_fail:
             return f"failed: {sorted(more)}"
         for name in self.expected.results:
-            ordered = self._way is None
+            ordered = self._way is None and self._topology not in SPANNED
             wanted, got = self.expected.of(name, ordered), found.of(name, ordered)
             if wanted != got and name not in found.failed and not self._reads(name, found.failed):
                 return f"query {name}: {wanted} expected, {got} found"
@@ -401,18 +439,20 @@ def run(first: int, count: int) -> int:
         suppress_health_check=list(HealthCheck),
     )
     @given(
-        SCRIPTS,
-        st.sampled_from((None, None, None, *WAYS)),
+        SETTINGS,
         st.sampled_from((1, 2, 7, 1000)),
         st.integers(0, 2**32),
     )
-    def scripts_of(steps: list[Step], way: Way | None, batch_rows: int, number: int) -> None:
+    def scripts_of(
+        setting: tuple[list[Step], Way | None, Topology | None], batch_rows: int, number: int
+    ) -> None:
         nonlocal wrong, made, came
         if made >= count:
             return
         chance = random.Random(number)
+        steps, way, topology = setting
         try:
-            trial = Trial(steps, way, batch_rows, chance)
+            trial = Trial(steps, way, batch_rows, chance, topology)
         except ps.InputError:  # what sorts the rows of a join is not for a flow without order
             trial = Trial(steps, None, batch_rows, chance)
         for _ in range(min(EACH, count - made)):
@@ -430,7 +470,8 @@ def run(first: int, count: int) -> int:
             came += trial.interrupted
             if said is not None:
                 wrong += 1
-                print(f"interrupt {made} ({kind:.3f}, {places}, {way}, {batch_rows}): {said}")
+                where = way if topology is None else topology.name
+                print(f"interrupt {made} ({kind:.3f}, {places}, {where}, {batch_rows}): {said}")
                 for call in trial.calls:
                     print(f"    {call}"[:300])
                 for step in steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import decimal
 import errno
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -436,6 +437,90 @@ def test_a_query_that_has_failed_is_restored_as_failed(tmp_path: Path) -> None:
     assert str(again.queries["q"].failure) == str(caught.value)
     again.push("S", tuples(3, 3))
     assert again.queries["q"].rows().num_rows == 0
+
+
+# -- an interrupt at every place ----------------------------------------------------------------
+
+TYPED = "CREATE STREAM {} (id BIGINT, k INT, s VARCHAR, d DECIMAL(9,2), b BOOLEAN)"
+PAIRS = "FROM R [ROWS 5] AS r JOIN S [ROWS 7] AS s ON r.k = s.k"
+CHANGING = {
+    PAIRS: ("r.id AS rid, r.s, s.s AS ss, s.d, r.b, s.id AS sid", "s.d, r.s, s.b"),
+    f"{PAIRS} JOIN R [ROWS 2] AS q ON q.k = s.k": ("r.id AS rid, r.s, s.s AS ss, q.d", "q.s, r.d"),
+    "FROM R WHERE k > 0": ("id, s, d", "s || '!' AS s, id + 1 AS n, b, d"),
+}
+"""What is read, and two lists of columns between which the query changes."""
+
+
+def until(is_done: Callable[[], bool], call: Callable[[], Any], place: int) -> bool:
+    """Repeat a call, interrupted at a place the first time (0: nowhere); whether that came."""
+    interrupts, came = Interrupts([place]), False
+    while not is_done():
+        try:
+            with interrupts.during(Call("push")):
+                call()
+        except KeyboardInterrupt:
+            came = True
+    return came
+
+
+def push_one(engine: Engine, number: int, place: int) -> bool:
+    row = {
+        "id": number,
+        "k": number // 2 % 3,
+        "s": None if number % 11 == 0 else "x" * (number % 5),
+        "d": None if number % 7 == 0 else decimal.Decimal(number),
+        "b": number % 3 == 0,
+    }
+    before = engine.position
+    return until(
+        lambda: engine.position > before, lambda: engine.push("RS"[number % 2], [row]), place
+    )
+
+
+def drain(query: Any, place: int) -> list[Any]:
+    """The rows with their positions; a result of unequal length is an error."""
+    taken: list[Any] = []
+    until(lambda: bool(taken), lambda: taken.append(query.drain()), place)
+    return [
+        row
+        for result in taken[0]
+        for row in zip(result.positions.tolist(), result.batch.to_pylist(), strict=True)
+    ]
+
+
+def change(query: Any, text: str, place: int) -> None:
+    until(lambda: bool(query.text == text), lambda: query.change(text), place)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "topology"), [*((one, None) for one in CHANGING), (PAIRS, "fqp:chain:6:40")]
+)
+def test_an_interrupt_at_any_place_of_a_push_divides_no_row(
+    clauses: str, topology: str | None
+) -> None:
+    """The n-th push and the n-th drain are interrupted at their n-th places; changes, somewhere."""
+    texts = [f"SELECT {columns} {clauses}" for columns in CHANGING[clauses]]
+    found: dict[bool, list[Any]] = {}
+    for interrupted in (False, True):
+        rows = found[interrupted] = []
+        came = 0
+        with Engine(compile_predicates=False, topology=topology) as engine:
+            engine._single_pushes.patience = 0
+            engine.sql("; ".join(map(TYPED.format, "RS")))
+            query = engine.install(texts[0])
+            for number in range(240):
+                came += push_one(engine, number, interrupted * number)
+                if number % 5 == 4:
+                    rows += drain(query, interrupted * (number // 5))
+                if number % 60 == 59:
+                    change(query, texts[number // 60 % 2 - 1], interrupted * 17 * number)
+            rows += drain(query, 0)
+            assert query.failure is None
+            fast = engine._single_pushes.fast_tuples
+        assert came > 200 or not interrupted
+        assert fast > 60 or "JOIN" not in clauses or topology is not None
+    assert len(found[False]) > 60
+    assert found[True] == found[False]
 
 
 # -- accounts -----------------------------------------------------------------------------------
