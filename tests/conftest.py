@@ -7,7 +7,8 @@ ones without end, and prints how to repeat a failing one.
 Some tests run every script with every flow, kernel and batch size. Such a product is marked
 ``product(keep, by)``: of its cases with the same value of the parameter ``by`` (of all of them, if
 there is no ``by``) only ``keep`` run, drawn at random with a seed that is printed. ``--cases few``
-(make check) draws a third of those, ``--cases all`` (make test-all) runs every case.
+(make check) draws a third of those, and ten of the cases of any other test; ``--cases all`` (make
+test-all) runs every case.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _HANDLERS: dict[signal.Signals, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
+FEW = 10
+"""The cases that make check runs of a test that is marked as no product."""
 SEED = "PENSTOCK_CASE_SEED"
 """The environment variable that passes the seed to the processes of pytest-xdist."""
 
@@ -79,20 +82,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
     if config.getoption("--cases") == "all":
         return
+    few = config.getoption("--cases") == "few"
     groups: dict[tuple[str, str], list[pytest.Item]] = defaultdict(list)
+    sizes: dict[tuple[str, str], int] = {}
     for item in items:
         mark = item.get_closest_marker("product")
+        parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         if mark is not None:
-            by = mark.kwargs.get("by")
-            parameters: dict[str, Any] = item.callspec.params  # type: ignore[attr-defined]
-            groups[item.nodeid.partition("[")[0], str(parameters.get(by))].append(item)
+            group = item.nodeid.partition("[")[0], str(parameters.get(mark.kwargs.get("by")))
+            sizes[group] = max(1, mark.args[0] // 3) if few else mark.args[0]
+        elif few and parameters:
+            group = item.nodeid.partition("[")[0], ""
+            sizes[group] = FEW
+        else:
+            continue
+        groups[group].append(item)
     left_out: set[pytest.Item] = set()
-    for (test, value), cases in groups.items():
-        mark = cases[0].get_closest_marker("product")
-        assert mark is not None
-        keep = mark.args[0] if config.getoption("--cases") == "some" else max(1, mark.args[0] // 3)
+    for group, cases in groups.items():
+        test, value = group
         chance = random.Random(f"{os.environ[SEED]} {test} {value}")
-        left_out |= set(cases) - set(chance.sample(cases, min(keep, len(cases))))
+        left_out |= set(cases) - set(chance.sample(cases, min(sizes[group], len(cases))))
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
