@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,9 @@ from penstock.engines.spark.session import Session, open_session
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run all tests that use the session in one process: there is one JVM."""
+    here = Path(__file__).parent
     for item in items:
-        if "session" in getattr(item, "fixturenames", ()):
+        if item.path.is_relative_to(here) and "session" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

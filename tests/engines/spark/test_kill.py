@@ -35,6 +35,7 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
     assert campaign.found() == expected
 
 
+@pytest.mark.product(1)
 @pytest.mark.parametrize(
     ("query", "cores", "design"),
     [(THREE, 1, "stashed"), (FIVE, 2, "parallel")],
