@@ -18,6 +18,7 @@ from penstock import Topology
 from penstock.errors import StateError
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("topology", (*TOPOLOGIES, blocks_to_span(1), blocks_to_span(2)), ids=str)
 @examples(25)
 @given(st.data(), SIZES, BATCHES, st.integers(0, 1 << 30), st.integers(1, 3))

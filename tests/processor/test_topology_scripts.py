@@ -73,7 +73,7 @@ def spanning(engine: Any) -> Any:
 
 
 @pytest.mark.parametrize("spans", (False, True))
-@examples(40)
+@examples(25)
 @given(st.data(), SIZES)
 def test_a_saved_engine_goes_on_with_its_queries_where_they_stood(
     spans: bool, data: st.DataObject, sizes: list[int]

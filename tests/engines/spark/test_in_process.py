@@ -69,8 +69,9 @@ def test_rows_are_the_oracles_after_any_failure(
     check(steps, on_oracle(steps, TIMES[times]), found)
 
 
+@pytest.mark.product(1, by="driver")
 @pytest.mark.parametrize("driver", DRIVES)
-@examples(20)
+@examples(16)
 @given(steps=scripts(derived=True), sizes=SIZES, seed=st.integers(0, 1 << 30), data=st.data())
 def test_rows_are_the_oracles_by_every_driver(
     driver: str, steps: list[Step], sizes: list[int], seed: int, data: Any
