@@ -21,8 +21,9 @@ from penstock.errors import QueryFailed
 from penstock.flows import make
 from penstock.flows.circular.circular import circular_units, ring_order
 from penstock.flows.circular.order_control_unit import OrderControlUnit
-from penstock.flows.circular.stage import CHAIN, JoinCore, PipelineStage, StageBuffer
+from penstock.flows.circular.stage import JoinCore, PipelineStage, StageBuffer
 from penstock.flows.multi_flow import (
+    CHAIN,
     IntermediateResults,
     MakeUnits,
     MultiFlow,

@@ -65,8 +65,8 @@ def refusal(script: str, design: str, engine: str) -> str | None:
         if joined > 2 and engine == "spark" and traits.not_on_spark:
             error = (
                 f"the design {design} cannot run on Spark: {traits.not_on_spark}",
-                "Ask for the design parallel, mjoin, cascade, stashed, circular or linear, or "
-                f"{here}",
+                "Ask for the design parallel, parallel-circular, parallel-stashed, mjoin, cascade, "
+                f"stashed, circular or linear, or {here}",
             )
         elif joined > 2 and design not in ("auto", "mjoin") and SPECIAL.search(step.sql):
             kind = SPECIAL.findall(step.sql)[0].lower()
@@ -75,10 +75,11 @@ def refusal(script: str, design: str, engine: str) -> str | None:
                 "Ask for the design mjoin, or leave it out; one core runs "
                 f"{kind} joins among three and more streams.",
             )
-        elif joined > 3 and design == "stashed":
+        elif joined > 3 and design in ("stashed", "parallel-stashed"):
             error = (
-                f"the design stashed joins three streams, and the query joins {joined}",
-                "Ask for the design circular, or leave the design out.",
+                f"the design {design} joins three streams, and the query joins {joined}",
+                f"Ask for the design {design.removesuffix('stashed')}circular, or leave the design "
+                "out.",
             )
         if error is not None:
             return str(ScriptError.at_line(step.line.number, step.line.text, *error))
@@ -172,6 +173,15 @@ def test_the_design_as_it_was_published_is_there_by_name_with_a_warning() -> Non
             "stash revised while it runs: samples of arrivals measure the match rates",
         ),
         (
+            {"design": "parallel-stashed", "cores": 2},
+            "design parallel-stashed on 2 cores: asked for",
+        ),
+        (
+            {"design": "parallel-stashed", "stash": 5},
+            "stash of 5 pairs of A (1) and B (2): without estimates, the pair that the closest "
+            "condition links; the number is asked for",
+        ),
+        (
             {"design": "stashed", "stash": 5},
             "stash of 5 pairs of A (1) and B (2): without estimates, the pair that the closest "
             "condition links; the number is asked for",
@@ -241,8 +251,8 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
         (
             QUERY,
             {"design": "ring"},
-            "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, stashed, "
-            "circular, linear.",
+            "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, "
+            "parallel-circular, parallel-stashed, stashed, circular, linear.",
         ),
         (
             QUERY,
@@ -254,6 +264,13 @@ def test_a_design_is_explained_and_travels_with_the_program(engine: str) -> None
             {"design": "cascade", "probe_order": "fixed"},
             "the probe order fixed is asked for, and the design cascade has an order of its own\n"
             "Leave the probe order out, or ask for the design mjoin, shared, parallel or linear.",
+        ),
+        (
+            QUERY,
+            {"design": "parallel-stashed", "probe_order": "fixed"},
+            "the probe order fixed is asked for, and the design parallel-stashed has an order of "
+            "its own\nLeave the probe order out, or ask for the design mjoin, shared, parallel or "
+            "linear.",
         ),
         (
             TWO,

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from tests.effort import examples
 from tests.engines.test_state import saved_and_restored
-from tests.flows.designs import DRIVERS, on_threads, using
+from tests.flows.designs import DRIVERS, always_partial, on_threads, using
 from tests.flows.test_circular import (
     ALL_LINKED,
     BUSY,
     CHAIN_OF_THREE,
+    STREAMS,
     WINDOWS,
     Row,
     meant,
@@ -24,7 +27,11 @@ from tests.flows.test_circular import (
     run,
     tuples,
 )
-from tests.flows.test_random_designs import mjoin_on_large_batches, on_large_batches
+from tests.flows.test_random_designs import (
+    for_three,
+    mjoin_on_large_batches,
+    on_large_batches,
+)
 from tests.random_scripts import Step, scripts
 from tests.test_random_scripts import SIZES, check, on_oracle, run_on
 from tests.thresholds import low_thresholds
@@ -34,16 +41,24 @@ from penstock.blocks.multiway.combination_search import SearchProgram
 from penstock.blocks.multiway.stretch_search import StretchSearch
 from penstock.engines.local.engine import Engine
 from penstock.errors import QueryFailed
-from penstock.flows.multi_flow import Units
+from penstock.flows.circular.circular import circular_units
+from penstock.flows.multi_flow import MakeUnits, Units
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.network import Driver, Network
 from penstock.flows.network.threads import Threads
 from penstock.flows.parallel import (
     divided_stream,
     early,
+    mjoin_units,
     parallel_units,
     published_parallel_units,
 )
+from penstock.flows.stashed.stashed import (
+    MakeStash,
+    published_stash,
+    stashed_units,
+)
+from penstock.program.choose.stash import StashPlan
 
 
 @pytest.fixture
@@ -145,13 +160,122 @@ def test_a_core_has_its_share_of_one_stream_and_all_of_the_others(cores: int) ->
     assert window[0, shared].tolist() == [alone["window_tuples"][input] for input in shared]
 
 
+# -- another search in each core --------------------------------------------------------------
+
+
+def figures_of(units: MakeUnits, windows: tuple[str, ...], arrivals: str) -> dict[str, Any]:
+    """The metrics after arrivals one by one; the rows are the oracle's.
+
+    A small letter is a tuple with another key.
+    """
+    text, events = query(windows, ALL_LINKED), []
+    for letter, event in zip(arrivals, tuples(arrivals.upper()), strict=True):
+        times = event.batch.column("t")
+        columns = {"t": times, "k": [1 if letter.isupper() else 2]}
+        batch = pa.RecordBatch.from_pydict(columns, schema=event.batch.schema)
+        events.append(replace(event, batch=batch))
+    with using(units, on_threads), Engine(compile_predicates=False) as engine:
+        for stream in STREAMS:
+            engine.stream(stream.name, stream.schema)
+        found = engine.install(text)
+        for event in events:
+            engine.feed([event])
+        rows = [tuple(row.values()) for row in found.rows().to_pylist()]
+        assert rows == meant(text, events)
+        return found.metrics()
+
+
+def stashes(metrics: dict[str, Any], *names: str) -> list[tuple[Any, ...]]:
+    """These figures of the stash of each core."""
+    found = [stash for core in metrics["cores"] for stash in core.get("stash", ())]
+    return [tuple(stash[name] for name in names) for stash in found]
+
+
+PAIR_AB = StashPlan(0, 1, 2, 64, "given")
+
+
+def test_the_stash_of_a_core_has_the_pairs_of_its_own_tuples() -> None:
+    """A is divided: of its five tuples three are core 0's, and each makes a pair with both of B."""
+    metrics = figures_of(
+        parallel_units(2, search=stashed_units(PAIR_AB)),
+        ("ROWS 9", "ROWS 3", "ROWS 3"),
+        "AABAABACCC",
+    )
+    assert stashes(metrics, "state", "fill", "hits", "partial", "misses") == [
+        ("valid", 6, 3, 0, 0),
+        ("valid", 4, 3, 0, 0),
+    ]
+    window = [core["window"] for core in metrics["cores"]]
+    assert window == [[3, 2, 0], [0, 0, 3], [2, 2, 0], [0, 0, 3]]
+
+
+def test_if_the_third_stream_is_divided_every_stash_has_all_pairs() -> None:
+    """Each core compares its own tuples of C with them."""
+    metrics = figures_of(
+        parallel_units(2, search=stashed_units(PAIR_AB)),
+        ("ROWS 3", "ROWS 3", "ROWS 9"),
+        "AABABCCCCC",
+    )
+    assert stashes(metrics, "state", "fill", "hits", "partial", "misses") == [
+        ("valid", 6, 3, 0, 0),
+        ("valid", 6, 2, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make_stash", "while_invalid"), [(always_partial, "partial"), (published_stash, "misses")]
+)
+def test_a_stash_in_a_core_sees_every_expiry_that_concerns_it(
+    make_stash: MakeStash, while_invalid: str
+) -> None:
+    """With room for fewer pairs than are live it is invalid; they go when B's tuples have left."""
+    units = parallel_units(2, search=stashed_units(replace(PAIR_AB, size=4), None, make_stash))
+    windows = ("ROWS 9", "ROWS 3", "ROWS 3")
+    names = ("state", "recoveries", "hits", while_invalid)
+    full = figures_of(units, windows, "AAAAAABBBC")
+    assert stashes(full, *names) == [("invalid", 0, 0, 1)] * 2
+    recovered = figures_of(units, windows, "AAAAAABBBCbbbCC")
+    assert [one[:1] + one[2:] for one in stashes(recovered, *names)] == [("valid", 2, 1)] * 2
+    assert all(recoveries > 0 for (recoveries,) in stashes(recovered, "recoveries"))
+
+
+def test_a_core_with_a_ring_has_a_stage_for_each_stream() -> None:
+    """The stages of a core are numbered behind those of the one before it."""
+    metrics = figures_of(
+        parallel_units(2, search=circular_units()), ("ROWS 9", "ROWS 3", "ROWS 3"), "AABAABACCC"
+    )
+    figures = metrics["cores"]
+    assert [core["core"] for core in figures] == list(range(6))
+    assert all("stage_buffer" in core for core in figures)
+    stored = [[0, 0, 0] for _ in range(6)]
+    stored[0][0], stored[3][0] = 3, 2
+    stored[1][1] = stored[4][1] = 2
+    stored[2][2] = stored[5][2] = 3
+    assert [core["stored"] for core in figures] == stored
+    assert [core["window"] for core in figures] == stored
+    assert metrics["comparisons"] == sum(core["comparisons"] for core in figures)
+
+
+@examples(8)
+@given(scripts(multiway=True), SIZES)
+def test_a_stash_of_another_share_is_not_taken_over(steps: list[Step], sizes: list[int]) -> None:
+    """At every live change, and after every restore, there is another number of cores."""
+    steps = [step for step in steps if step.verb != "drop"]
+    with (
+        low_thresholds(ranks_per_chunk=2),
+        using(other_numbers(for_three(stashed_units(size=3))), on_threads),
+    ):
+        found = run_on(Engine(compile_predicates=False), steps, sizes)
+        check(steps, on_oracle(steps), found)
+
+
 # -- other numbers of cores -------------------------------------------------------------------
 
 
-def other_numbers() -> Callable[[SearchProgram], Units]:
+def other_numbers(search: MakeUnits = mjoin_units) -> MakeUnits:
     """Whenever it is programmed, it has another number of cores."""
     cores = itertools.cycle((2, 5, 1, 3))
-    return lambda program: parallel_units(next(cores))(program)
+    return lambda program: parallel_units(next(cores), search=search)(program)
 
 
 @examples(20)

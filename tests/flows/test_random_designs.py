@@ -46,6 +46,17 @@ DESIGNS: dict[str, Callable[[], MakeUnits]] = {
     "circular, OBuf of one": lambda: circular_units(obuf_size=1),
     "linear": linear_units,
     **{f"parallel, {k} cores": functools.partial(parallel_units, k) for k in (1, 2, 3, 5)},
+    "parallel, rings": lambda: parallel_units(2, search=circular_units(obuf_size=1)),
+    "parallel, stashes": lambda: parallel_units(3, search=for_three(stashed_units())),
+    "parallel, stashes for two pairs": lambda: parallel_units(
+        2, search=for_three(stashed_units(size=2))
+    ),
+    "parallel, always partial": lambda: parallel_units(
+        2, search=for_three(stashed_units(None, 2, always_partial))
+    ),
+    "parallel, stashes as published": lambda: parallel_units(
+        2, search=for_three(stashed_units(None, 2, published_stash))
+    ),
     "stashed": lambda: for_three(stashed_units()),
     "stashed, room for one pair": lambda: for_three(stashed_units(size=1)),
     "stashed, room for two pairs": lambda: for_three(stashed_units(size=2)),
@@ -152,7 +163,7 @@ def test_large_batches_give_the_rows_of_mjoin_in_order(design: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "design", sorted(make.DESIGNS.keys() - {"stashed"})
+    "design", sorted(make.DESIGNS.keys() - {"stashed", "parallel-stashed"})
 )  # for three streams only
 def test_every_design_of_the_table_gives_the_rows_of_mjoin_but_for_the_inexact_ones(
     design: str,

@@ -60,8 +60,8 @@ QUERIES = (
     "FROM R [RANGE 600 SLIDE 200 WATTR ts SLACK 10] GROUP BY x % 10",
 )
 DESIGNS = {
-    THREE: ("auto", "parallel", "stashed", "circular", "linear"),
-    FIVE: ("auto", "parallel", "circular", "linear"),
+    THREE: ("auto", "parallel", "parallel-stashed", "stashed", "circular", "linear"),
+    FIVE: ("auto", "parallel", "parallel-circular", "circular", "linear"),
 }
 """The designs of joins of three and more streams; with several cores, ``auto`` is ``parallel``."""
 GROUPS = QUERIES[-1]

@@ -248,9 +248,8 @@ Measures = dict[str, Any]
 class Unit(Protocol):
     """A step function with ports, which any driver runs. It has no thread and knows no other."""
 
-    @property
-    def name(self) -> str:
-        """Its name in errors and metrics."""
+    name: str
+    """Its name in errors and metrics."""
 
     @property
     def inputs(self) -> Sequence[Port]:

@@ -138,8 +138,7 @@ class Cascade:
         if found is None:
             program = self._program
             assert program is not None
-            side = program.sides[stage.input]
-            found = WindowKeys(stage.predicate, program.kernel, side, self._dictionary)
+            found = program.keys(stage, self._dictionary)
             self._entries[stage.identity] = found
         return found
 

@@ -42,6 +42,9 @@ from penstock.blocks.multiway.combination_search import (
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.flows.multi_flow import (
+    CHAIN,
+    IN,
+    RESULTS,
     IntermediateResults,
     MakeUnits,
     MultiFlow,
@@ -55,7 +58,7 @@ from penstock.program.choose.probe_order import ProbeOrder
 from penstock.streams.windows import Rows
 from penstock.tuning import TUNING
 
-IN, OUT, STORED, CHAIN = "in", "out", "stored", "chain"
+OUT, STORED = "out", "stored"
 
 
 class SharedWindow:
@@ -69,9 +72,7 @@ class SharedWindow:
         self.entries: dict[tuple[Any, ...], WindowKeys] = {}
         for stage in stages:
             if stage.identity not in self.entries:
-                self.entries[stage.identity] = WindowKeys(
-                    stage.predicate, program.kernel, self.side, self.dictionary
-                )
+                self.entries[stage.identity] = program.keys(stage, self.dictionary)
         self.stored = self.side.rows.next
         self.next_chunk = 0
         """The number of the chunk that is stored next."""
@@ -180,7 +181,7 @@ class ProcessingStage:
         is_full = self._following - self._stored > self.size
         if is_full and not self._open:
             return None
-        return (OUT, "results") if self._is_last else (OUT,)
+        return (OUT, RESULTS) if self._is_last else (OUT,)
 
     def step(
         self, port: Port, message: NewTuples | IntermediateResults | StoredChunks
@@ -213,7 +214,7 @@ class ProcessingStage:
         self.probed[origin] += len(given)
         if results.is_end:
             self._open.remove(origin)
-        output = "results" if self._is_last else OUT
+        output = RESULTS if self._is_last else OUT
         start, count = 0, max(1, len(given))
         while True:
             some = given.part(start, start + count)
@@ -245,12 +246,8 @@ class ProcessingStage:
         with self._manager.access(stage.input) as window:
             window.begin_with(self.int_buf[-1])
             unstored = self.unstored(window)
-            buffer = WindowKeys(
-                stage.predicate,
-                "nested-loop",
-                window.side,
-                window.dictionary,
-                (window.stored, unstored),
+            buffer = self._program.keys(
+                stage, window.dictionary, "nested-loop", (window.stored, unstored)
             )
             rows = window.side.rows
             stored = window.stored - rows.first
@@ -306,7 +303,6 @@ class ProcessingStage:
         """What it has processed, by origin, and found."""
         nothing = [0 for _ in self.probed]
         return {
-            "core": self.number - 1,
             "stored": nothing,
             "probed": list(self.probed),
             "matched": self.matched,
@@ -382,7 +378,6 @@ class StorageAndExpiry:
         """What it has stored, what the windows hold, and how often a unit waited for each."""
         windows = self._manager.windows
         return {
-            "core": len(windows) - 1,
             "stored": list(self.counts),
             "probed": [0 for _ in windows],
             "matched": 0,
@@ -433,7 +428,7 @@ def _wired(stages: Sequence[ProcessingStage], storage: StorageAndExpiry) -> Netw
     for here, following in pairwise(stages):
         network.wire(here, OUT, following, IN)
     network.wire(stages[-1], OUT, storage, IN)
-    network.leave(stages[-1], "results", "results")
+    network.leave(stages[-1], RESULTS, RESULTS)
     network.leave(storage, CHAIN, CHAIN)
     for stage in stages:
         network.wire(storage, stored_at(stage.number), stage, STORED)

@@ -22,18 +22,25 @@ from penstock.errors import InputError
 from penstock.flows.cascade import Cascade
 from penstock.flows.celljoin import celljoin
 from penstock.flows.chain_as_published.chain_as_published import ChainAsPublished
-from penstock.flows.circular.circular import circular
+from penstock.flows.circular.circular import circular, circular_units
 from penstock.flows.handshake.handshake import Handshake
 from penstock.flows.linear import linear
 from penstock.flows.low_latency_handshake.low_latency_handshake import LowLatencyHandshake
+from penstock.flows.multi_flow import MakeUnits
 from penstock.flows.network.inline import Inline
 from penstock.flows.network.threads import Threads
-from penstock.flows.parallel import divided_stream, parallel, parallel_core, published_parallel
+from penstock.flows.parallel import (
+    divided_stream,
+    mjoin_units,
+    parallel,
+    parallel_core,
+    published_parallel,
+)
 from penstock.flows.shared import ThreadPool
 from penstock.flows.shared_search import SharedSearch
 from penstock.flows.splitjoin.gathering import Stars
 from penstock.flows.splitjoin.splitjoin import splitjoin
-from penstock.flows.stashed.stashed import stashed
+from penstock.flows.stashed.stashed import stashed, stashed_units
 from penstock.program.choose.design import MOST_COMBINATIONS
 from penstock.program.isa import flow as flow_table
 from penstock.program.isa.block_instructions import BlockInstruction, OwnRows
@@ -80,11 +87,30 @@ DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
     "circular": lambda flow: circular(Threads),
     "linear": lambda flow: linear(Threads),
     "shared": lambda flow: SharedSearch(flow.cores),
-    "parallel": lambda flow: parallel(flow.cores, flow.branching, Threads),
+    "parallel": lambda flow: _side_by_side(flow),
+    "parallel-circular": lambda flow: _side_by_side(flow),
+    "parallel-stashed": lambda flow: _side_by_side(flow),
     "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
     "stashed": lambda flow: stashed(Threads, size=flow.stash),
 }
 """What makes the cores of each design that is not in the multiway block itself."""
+
+
+def _side_by_side(flow: Flow) -> CombinationSearch:
+    """Cores that divide a stream, on threads."""
+    return parallel(flow.cores, flow.branching, _search_in_core(flow), Threads)
+
+
+def _search_in_core(flow: Flow | None) -> MakeUnits:
+    """What makes the units of a core that works beside others."""
+    if flow is None:
+        return mjoin_units
+    searches: dict[str, Callable[[], MakeUnits]] = {
+        "mjoin": lambda: mjoin_units,
+        "circular": circular_units,
+        "stashed": lambda: stashed_units(size=flow.stash),
+    }
+    return searches[flow_table.search_of(flow.design)]()
 
 
 def combination_search_of(flow: Flow | None) -> CombinationSearch | None:
@@ -94,7 +120,9 @@ def combination_search_of(flow: Flow | None) -> CombinationSearch | None:
     return DESIGNS[flow.design](flow)
 
 
-AMONG_PROCESSES = Division(divided_stream, lambda: parallel_core(Inline))
+AMONG_PROCESSES = Division(
+    divided_stream, lambda flow: parallel_core(_search_in_core(flow), Inline)
+)
 """How multiway blocks in several processes divide a join."""
 
 

@@ -29,7 +29,7 @@ from penstock.blocks.multiway.combination_search import (
 )
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.window import StoredWindow
-from penstock.flows.network.network import Driver, Network, Paced, with_loads
+from penstock.flows.network.network import Driver, Network, Paced, Port, with_loads
 from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
@@ -140,13 +140,15 @@ class ProbingUnit(Paced, Protocol):
         """The memory of its keys and indexes."""
 
 
-CHAIN = "chain"
-"""The exit by which a chunk comes out."""
+IN, CHAIN, RESULTS = "in", "chain", "results"
+"""The entry of chunks; the exits by which a chunk comes out, and what is found of it."""
+Ending = tuple[Port, Hashable]
+"""What ends, by its exit: a source of results, or None for the chunk itself."""
 
 
-def sets_and_chain(tuples: NewTuples) -> set[Hashable]:
+def sets_and_chain(tuples: NewTuples) -> set[Ending]:
     """What must end before a chunk is done, where its sets go through a network of stages."""
-    return {CHAIN, *tuples.origins}
+    return {(CHAIN, None), *((RESULTS, origin) for origin in tuples.origins)}
 
 
 @dataclass(frozen=True)
@@ -154,19 +156,20 @@ class Units:
     """A network with the entry ``in`` for chunks, and the units of it that probe.
 
     By its exit ``chain`` a chunk comes out, by ``results`` the combinations of it. ``awaited`` says
-    what must end before a chunk is done: sets, by their source, and exits that it comes out by.
+    what must end before a chunk is done.
     ``ranks`` is the largest number of ranks in a chunk; None: a number small enough that the stages
     of a pipeline work at the same time. ``succeed`` gets the units of the program before, if a unit
     can go on with their state. ``revision`` makes the units of the next program, if they depend on
-    what it has seen.
+    what it has seen. ``parts`` are the units of each search, where several work side by side.
     """
 
     network: Network
     probing: Sequence[ProbingUnit]
-    awaited: Callable[[NewTuples], set[Hashable]] = sets_and_chain
+    awaited: Callable[[NewTuples], set[Ending]] = sets_and_chain
     ranks: int | None = None
     succeed: Callable[[Units], None] | None = None
     revision: UnitsRevision | None = None
+    parts: Sequence[Units] = ()
 
 
 class UnitsRevision(Protocol):
@@ -190,20 +193,29 @@ MakeUnits = Callable[[SearchProgram], Units]
 class _Chunk:
     """A chunk under way: what has not ended, and what has come out of it."""
 
-    awaited: set[Hashable]
+    awaited: set[Ending]
     parts: list[Combinations] = field(default_factory=list)
 
 
 class MultiFlow:
-    """A design, as a multiway join block uses it. Another program makes another network."""
+    """A design, as a multiway join block uses it. Another program makes another network.
 
-    def __init__(self, make: MakeUnits, driver: Callable[[Network], Driver]) -> None:
+    ``part`` is what the units have of a join; without it, all.
+    """
+
+    def __init__(
+        self,
+        make: MakeUnits,
+        driver: Callable[[Network], Driver],
+        part: Callable[[SearchProgram], SearchProgram] | None = None,
+    ) -> None:
         self._make = make
+        self._part = part
         self._make_driver = driver
         self._driver: Driver | None = None
         self._units: Units | None = None
         self._sides: Sequence[StoredWindow] = ()
-        self._awaited: Callable[[NewTuples], set[Hashable]] = sets_and_chain
+        self._awaited: Callable[[NewTuples], set[Ending]] = sets_and_chain
         self._is_stale = False
         """Whether the units should be made anew, as has been seen."""
         self._number = 0
@@ -219,6 +231,8 @@ class MultiFlow:
         self.close()
         before = self._units
         revision = None if before is None else before.revision
+        if self._part is not None:
+            program = self._part(program)
         self._units = self._make(program) if revision is None else revision.units(program)
         self._is_stale = False
         if before is not None and self._units.succeed is not None:
@@ -238,7 +252,7 @@ class MultiFlow:
             tuples = new_tuples(self._sides, self._number, arrived, start, stop)
             self._number += 1
             self._chunks[tuples.number] = _Chunk(self._awaited(tuples))
-            while not driver.send("in", tuples):
+            while not driver.send(IN, tuples):
                 yield from self._done(driver)
                 driver.wait()
             start = stop
@@ -255,11 +269,11 @@ class MultiFlow:
         for name, message in driver.received():
             chunk = self._chunks[message.number]
             if isinstance(message, NewTuples):
-                chunk.awaited.remove(name)
+                chunk.awaited.remove((name, None))
                 continue
             chunk.parts.append(message.found)
             if message.is_end:
-                chunk.awaited.remove(message.source)
+                chunk.awaited.remove((name, message.source))
         while self._chunks:
             number, chunk = next(iter(self._chunks.items()))
             if chunk.awaited:
@@ -283,9 +297,12 @@ class MultiFlow:
         return () if self._units is None else self._units.probing
 
     def measures(self) -> dict[str, Any]:
-        """The figures of each core."""
+        """The figures of each core; a unit is one, and they are numbered in their order."""
         driver = self._driver
-        cores = [with_loads(u.measures(), u.name, driver) for u in self._probing]
+        cores = [
+            {"core": number, **with_loads(unit.measures(), unit.name, driver)}
+            for number, unit in enumerate(self._probing)
+        ]
         revision = None if self._units is None else self._units.revision
         return {"cores": cores} | ({} if revision is None else {"designs": revision.explained()})
 

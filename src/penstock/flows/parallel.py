@@ -1,20 +1,24 @@
 """Parallel-MJ (Najafi 2019 §6.2.4): global join cores side by side, each with windows of its own.
 
 A tree of distributors brings every chunk to every global join core (G-JC), as in SplitJoin. A core
-has keys and indexes of its own, and finds combinations by the stages of ``mjoin``; in the
-publication it has a Circular-MJ, whose stages would be more threads here. It knows by its
-store-expire turn counters which tuples are its own: the number of a tuple is the count of its
-stream, and core ``i`` of ``k`` has those whose number is ``i`` modulo ``k``. There is no
+has keys and indexes of its own, and any search of a join: that of ``mjoin``, or the stages of
+Circular-MJ or of Stashed-MJ, as in the publication. A search gets the join with the core's part of
+it (:class:`penstock.blocks.multiway.combination_search.Part`), and knows nothing of other cores.
+Store-expire turn counters say which tuples are a core's own: the number of a tuple is the count of
+its stream, and core ``i`` of ``k`` has those whose number is ``i`` modulo ``k``. There is no
 coordinator.
 
 Why it is exact. One stream is divided: each core stores its own tuples of that stream, and of every
 other stream all. A new tuple of the divided stream is processed by its own core alone, any other by
 every core. A combination has exactly one member of the divided stream. The core that has this
-member has all others, and it processes the youngest of them, so it makes the combination; no other
-core has this member, so none makes it again. A core stores a chunk before it processes it, and each
-arrival sees what its rank allows, as in ``mjoin``. All tuples that a core can combine are in its
-own windows, so it sees every expiry that concerns it: a core could keep intermediate results, which
-§6.4.6 leaves open.
+member has all others, and it processes the youngest of them, so it makes the combination, if its
+search is exact; no other core has this member, so none makes it again.
+
+Why a stash in a core is exact, which §6.4.6 leaves open. All tuples that a core can combine are in
+its own windows, and it sees every arrival, so it sees every expiry that concerns it. Its stash has
+the pairs of its own windows, each of them found by itself. What an arrival of S3 finds among them
+and what it would find by probing the windows are therefore the same, as with one core; if S3 is the
+divided stream, every core has all pairs, and its own arrivals of S3.
 
 As published, every window is divided. A tuple that arrives is processed by every core with what
 this core has stored, so a combination whose older members were stored by different cores is never
@@ -40,24 +44,30 @@ tuple arrived with, which is kept where a window is packed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from penstock.blocks.multiway.combination_search import (
     Arrived,
     Combinations,
+    Part,
     SearchProgram,
-    known,
     one_after_another,
 )
-from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
 from penstock.blocks.run import Share
 from penstock.blocks.window.keys import WindowKeys, is_outgrown
-from penstock.flows.multi_flow import MakeUnits, MultiFlow, NewTuples, Units
-from penstock.flows.network.network import Driver, Network, Port, Sent
+from penstock.flows.multi_flow import (
+    IN,
+    RESULTS,
+    Ending,
+    MakeUnits,
+    MultiFlow,
+    NewTuples,
+    Units,
+    UnitsRevision,
+)
+from penstock.flows.network.network import Driver, Network, Port, Sent, within
 from penstock.flows.splitjoin.splitjoin import distribution_tree
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -72,53 +82,28 @@ from penstock.program.choose.probe_order import (
 from penstock.streams.windows import Rows
 from penstock.tuning import TUNING
 
-RESULTS: Port = "results"
-Shares = Sequence[Share | None]
-"""Of each stream, the tuples that are a core's own; None: all."""
-
 
 @dataclass(frozen=True, eq=False)
 class CoreResults:
     """Combinations that a core has made of a chunk; ``is_end``: with these, all of them."""
 
     number: int
-    core: int
     found: Combinations
     is_end: bool
-
-    @property
-    def source(self) -> Hashable:
-        """What ends with it."""
-        return self.core
+    source: Hashable = "core"
+    """What ends with it."""
 
 
 class GlobalJoinCore:
-    """A G-JC: the keys of its tuples, and the search of their combinations.
+    """A core with the search of ``mjoin``, and the keys of its tuples.
 
-    Parameters
-    ----------
-    position
-        Its place among the cores.
-    orders
-        The probe order of each origin.
-    stores, processes
-        Which tuples it stores, and which of those that arrive it processes.
+    ``orders`` are the probe orders of all origins.
     """
 
-    def __init__(
-        self,
-        position: int,
-        program: SearchProgram,
-        orders: Sequence[ProbeOrder],
-        stores: Shares,
-        processes: Shares,
-    ) -> None:
-        self.name = f"core {position}"
-        self.inputs = ["in"]
-        self._position = position
+    def __init__(self, program: SearchProgram, orders: Sequence[ProbeOrder]) -> None:
+        self.name = "core"
+        self.inputs = [IN]
         self._program = program
-        self._stores = stores
-        self._processes = processes
         self._dictionary = Dictionary()
         self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         paths: list[Path] = []
@@ -127,7 +112,7 @@ class GlobalJoinCore:
             paths.append((order, stages))
             for stage in stages:
                 if stage.identity not in self._entries:
-                    self._entries[stage.identity] = self._entries_for(stage)
+                    self._entries[stage.identity] = program.keys(stage, self._dictionary)
         self.failures = Failures()
         self._search = StretchSearch(
             program,
@@ -135,17 +120,10 @@ class GlobalJoinCore:
             lambda stage: self._entries[stage.identity],
             self._dictionary,
             self.failures,
-            self._begin,
-            one_after_another,
+            put_together=one_after_another,
         )
         self._matched = 0
         self._stored = [0 for _ in program.sides]
-
-    def _entries_for(self, stage: Stage) -> WindowKeys:
-        side, share = self._program.sides[stage.input], self._stores[stage.input]
-        return WindowKeys(
-            stage.predicate, self._program.kernel, side, self._dictionary, None, share
-        )
 
     def needs(self, port: Port) -> Sequence[Port]:
         """Results must have somewhere to go."""
@@ -156,9 +134,9 @@ class GlobalJoinCore:
         self._store(tuples)
         for found in self._search.found(tuples.arrived, *tuples.ranks):
             self._matched += len(found)
-            yield RESULTS, CoreResults(tuples.number, self._position, found, False)
-        nothing = one_after_another((), len(self._stores))
-        yield RESULTS, CoreResults(tuples.number, self._position, nothing, True)
+            yield RESULTS, CoreResults(tuples.number, found, False)
+        nothing = one_after_another((), len(self._stored))
+        yield RESULTS, CoreResults(tuples.number, nothing, True)
 
     def _store(self, tuples: NewTuples) -> None:
         for identity, entries in self._entries.items():
@@ -166,32 +144,11 @@ class GlobalJoinCore:
             entries.drop_before(tuples.firsts[input])
             batch = tuples.batch_of(input)
             if batch.num_rows:
-                # What all cores store is counted by the first.
-                counts = self._stores[input] is not None or self._position == 0
-                entries.append(batch, self.failures if counts else Failures())
-        for input, share in enumerate(self._stores):
-            first = self._number_of(tuples.arrived, input)
-            here = np.array([first + place for place in tuples.spans[input]])
-            start, stop = (here if share is None else share.before(here)).tolist()
-            self._stored[input] += stop - start
-
-    def _number_of(self, arrived: Arrived, input: int) -> int:
-        """The number of the first tuple of a batch."""
-        return self._program.sides[input].rows.next - arrived.admitted[input].batch.num_rows
-
-    def _begin(
-        self, arrived: Arrived, order: ProbeOrder, start: int, stop: int, failures: Failures
-    ) -> Combinations:
-        """The arrivals of an origin in a stretch of ranks that this core processes."""
-        # All cores ask this of all arrivals; the first counts what fails.
-        counted = failures if self._position == 0 else Failures()
-        begun = self._program.begin(arrived, order, start, stop, counted)
-        share = self._processes[order.origin]
-        if share is None:
-            return begun
-        seqs = known(begun.members[order.origin])
-        mine = np.flatnonzero(share.owns(seqs))
-        return begun.extended(mine, order.origin, seqs[mine])
+                entries.append(batch, self._program.counting(input, self.failures))
+        for input, side in enumerate(self._program.sides):
+            new = side.rows.next - side.newest
+            start, stop = tuples.spans[input]
+            self._stored[input] += self._program.stored(input, new + start, new + stop)
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
         """Nothing: a core makes messages of messages."""
@@ -219,18 +176,26 @@ class GlobalJoinCore:
 
     def measures(self) -> dict[str, Any]:
         """What it has stored, processed and found, by stream, and what it holds."""
-        window = []
-        for side, share in zip(self._program.sides, self._stores, strict=True):
-            window.append(len(side.rows) if share is None else int(side.owned(share).sum()))
+        sides = self._program.sides
         return {
-            "core": self._position,
             "stored": list(self._stored),
             "probed": list(self._search.probed),
             "matched": self._matched,
             "comparisons": self.comparisons,
-            "window": window,
+            "window": [
+                self._program.stored(side.index, side.rows.first, side.rows.next) for side in sides
+            ],
             "kernels": [entries.kernel for entries in self._entries.values()],
         }
+
+
+def mjoin_units(program: SearchProgram) -> Units:
+    """A core with the search of ``mjoin``."""
+    core = GlobalJoinCore(program, [program.order(o) for o in range(len(program.sides))])
+    network = Network([core])
+    network.enter(IN, core, IN)
+    network.leave(core, RESULTS, RESULTS)
+    return Units(network, [core], lambda tuples: {(RESULTS, "core")}, TUNING.ranks_per_chunk)
 
 
 # -- which stream is divided ------------------------------------------------------------------
@@ -269,48 +234,64 @@ def early(terms: JoinTerms, order: ProbeOrder, input: int) -> ProbeOrder:
     return staged(terms, order.origin, tuple(inputs))
 
 
+# -- the parts of the cores -------------------------------------------------------------------
+
+
+def with_share(program: SearchProgram, divided: int, share: Share) -> SearchProgram:
+    """The join for the core with this share of the divided stream, and all of the others."""
+    shares = tuple(
+        share if side.index == divided and share.cores > 1 else None for side in program.sides
+    )
+    ordered = replace(
+        program, order=lambda origin: early(program.terms, program.order(origin), divided)
+    )
+    return ordered.of_part(Part(shares, shares, share.core == 0))
+
+
+def with_share_of_all(program: SearchProgram, share: Share) -> SearchProgram:
+    """The join for a core as published, with this share of every stream: inexact."""
+    shares = tuple(share for _ in program.sides)
+    return program.of_part(Part(shares, tuple(None for _ in program.sides), share.core == 0))
+
+
 # -- the network ------------------------------------------------------------------------------
 
 
-def parallel(cores: int, branching: int, driver: Callable[[Network], Driver]) -> MultiFlow:
-    """Parallel-MJ with one stream divided, on a driver."""
-    return MultiFlow(parallel_units(cores, branching), driver)
+def parallel(
+    cores: int, branching: int, search: MakeUnits, driver: Callable[[Network], Driver]
+) -> MultiFlow:
+    """Parallel-MJ with one stream divided, and a search in each core, on a driver."""
+    return MultiFlow(parallel_units(cores, branching, search), driver)
 
 
-def parallel_units(cores: int, branching: int = 2) -> MakeUnits:
+def parallel_units(cores: int, branching: int = 2, search: MakeUnits = mjoin_units) -> MakeUnits:
     """What makes the cores, of which each has a share of one stream and all of the others."""
 
     def make(program: SearchProgram) -> Units:
+        return side_by_side([search(part) for part in parts(program)], branching, remake)
+
+    def remake(program: SearchProgram, revisions: Sequence[UnitsRevision]) -> Units:
+        found = zip(revisions, parts(program), strict=True)
+        return side_by_side([one.units(part) for one, part in found], branching, remake)
+
+    def parts(program: SearchProgram) -> list[SearchProgram]:
         divided = divided_stream(program)
-        every = [Share(position, cores) for position in range(cores)]
-        return _side_by_side([_core(program, divided, share) for share in every], branching)
+        return [with_share(program, divided, Share(core, cores)) for core in range(cores)]
 
     return make
 
 
-def _core(program: SearchProgram, divided: int, share: Share) -> GlobalJoinCore:
-    """The core with this share of the divided stream, and all of the others."""
-    streams = range(len(program.sides))
-    orders = [early(program.terms, program.order(origin), divided) for origin in streams]
-    shares = [share if i == divided and share.cores > 1 else None for i in streams]
-    return GlobalJoinCore(share.core, program, orders, shares, shares)
-
-
-def parallel_core(driver: Callable[[Network], Driver]) -> MultiFlow:
+def parallel_core(search: MakeUnits, driver: Callable[[Network], Driver]) -> MultiFlow:
     """One core of Parallel-MJ, whose others are in other processes, on a driver.
 
     The divided stream is the one whose side has a share.
     """
 
-    def make(program: SearchProgram) -> Units:
+    def part(program: SearchProgram) -> SearchProgram:
         [(divided, share)] = [(s.index, s.share) for s in program.sides if s.share is not None]
-        core = _core(program, divided, share)
-        network = Network([core])
-        network.enter("in", core, "in")
-        network.leave(core, RESULTS, RESULTS)
-        return Units(network, [core], lambda tuples: {share.core}, TUNING.ranks_per_chunk)
+        return with_share(program, divided, share)
 
-    return MultiFlow(make, driver)
+    return MultiFlow(search, driver, part)
 
 
 def published_parallel(
@@ -324,25 +305,71 @@ def published_parallel_units(cores: int, branching: int = 2) -> MakeUnits:
     """What makes the cores as published, of which each has a share of every stream: inexact."""
 
     def make(program: SearchProgram) -> Units:
-        streams = range(len(program.sides))
-        orders = [program.order(origin) for origin in streams]
-
-        def make_core(position: int) -> GlobalJoinCore:
-            shares = [Share(position, cores) for _ in streams]
-            return GlobalJoinCore(position, program, orders, shares, [None for _ in streams])
-
-        return _side_by_side([make_core(position) for position in range(cores)], branching)
+        every = [with_share_of_all(program, Share(core, cores)) for core in range(cores)]
+        return side_by_side([mjoin_units(part) for part in every], branching)
 
     return make
 
 
-def _side_by_side(cores: Sequence[GlobalJoinCore], branching: int) -> Units:
-    """The distribution tree above the cores; each core lets its results out."""
-    network = Network(list(cores))
-    root = distribution_tree(network, list(cores), branching)
-    network.enter("in", root, "in")
+Remake = Callable[[SearchProgram, Sequence[UnitsRevision]], Units]
+"""Makes the units of the next program, by what those of each core have seen."""
+
+
+class RevisionOfEach:
+    """What the search of every core has seen; each decides for itself."""
+
+    def __init__(self, revisions: Sequence[UnitsRevision], remake: Remake) -> None:
+        self._revisions = revisions
+        self._remake = remake
+
+    def look(self, arrived: Arrived) -> bool:
+        """Let all look at a batch that is done; whether the units should be made anew."""
+        found = [revision.look(arrived) for revision in self._revisions]
+        return any(found)
+
+    def units(self, program: SearchProgram) -> Units:
+        """The units of the next program."""
+        return self._remake(program, self._revisions)
+
+    def explained(self) -> list[str]:
+        """What each has seen, and what follows from it."""
+        return [
+            f"core {core}: {line}"
+            for core, revision in enumerate(self._revisions)
+            for line in revision.explained()
+        ]
+
+
+def side_by_side(cores: Sequence[Units], branching: int, remake: Remake | None = None) -> Units:
+    """The distribution tree above the units of each core; each core lets its results out."""
+    network = Network([])
+    for number, core in enumerate(cores):
+        network.include(f"core {number}", core.network)
+    entered = [network.entries.pop(within(f"core {number}", IN)) for number in range(len(cores))]
+    root = distribution_tree(network, entered, branching)
+    network.enter(IN, root, IN)
     network.at_ends.add(root.name)
-    for core in cores:
-        network.leave(core, RESULTS, RESULTS)
-    every = frozenset(range(len(cores)))
-    return Units(network, cores, lambda tuples: set(every), TUNING.ranks_per_chunk)
+
+    def awaited(tuples: NewTuples) -> set[Ending]:
+        return {
+            (within(f"core {number}", exit), source)
+            for number, core in enumerate(cores)
+            for exit, source in core.awaited(tuples)
+        }
+
+    def succeed(before: Units) -> None:
+        # With another number of cores, all shares are others, and no core goes on.
+        for core, predecessor in zip(cores, before.parts, strict=False):
+            if core.succeed is not None:
+                core.succeed(predecessor)
+
+    revisions = [core.revision for core in cores if core.revision is not None]
+    return Units(
+        network,
+        [unit for core in cores for unit in core.probing],
+        awaited,
+        cores[0].ranks,
+        succeed,
+        RevisionOfEach(revisions, remake) if revisions and remake is not None else None,
+        cores,
+    )

@@ -219,7 +219,8 @@ class MultiwayBlock:
     def _divide(self) -> None:
         """Become one of the blocks that share the join; the windows are empty."""
         assert self._division is not None and not self._joins
-        self._search = self._division.search()
+        assert self._site is not None
+        self._search = self._division.search(self._site.flow)
         self._share_input(self._division.stream(self._search_program()))
 
     def _share_input(self, divided: int) -> None:
@@ -579,7 +580,7 @@ class MultiwayBlock:
         It finds what :meth:`_extend` finds from the new tuple on, if the given combinations are all
         that satisfy the terms among themselves.
         """
-        ranges = self._newcomers(arrived, stage, given, view)
+        ranges = view.entries.candidates(self._newcomers(arrived, stage, given, view))
         found = stage.search(
             view.entries, self.sides, given.members, ranges, most, view.dictionary,
             view.failures, view.note,
@@ -587,8 +588,10 @@ class MultiwayBlock:
         if found is None:
             return None
         chosen, partners = found >> 32, found & 0xFFFFFFFF
-        made = given.extended(chosen, stage.input, view.entries.numbers_of(partners))
-        ranks = arrived.ranks.tuples[stage.input][partners + view.span[0]]
+        numbers = view.entries.numbers_of(partners)
+        made = given.extended(chosen, stage.input, numbers)
+        side = self.sides[stage.input]
+        ranks = arrived.ranks.tuples[stage.input][numbers - (side.rows.next - side.newest)]
         return self._unexpired(arrived, stage, replace(made, ranks=ranks))
 
     def _note(self, comparisons: int) -> None:
@@ -675,12 +678,13 @@ class MultiwayBlock:
     def _newcomers(
         self, arrived: Arrived, stage: Stage, given: Combinations, view: NewcomersView
     ) -> Ranges:
-        """The new tuples for which all members of a combination are live, as indices of entries.
+        """The new tuples for which all members of a combination are live, as indices of tuples.
 
         They come after its youngest member, and before the tuple that pushes one out of a count
         window. If their own window is no time window, times are left to :meth:`_unexpired`.
         """
         side, (start, stop) = self.sides[stage.input], view.span
+        first = len(side.rows) - side.newest + start
         ranks = arrived.ranks.tuples[stage.input][start:stop]
         lo = np.searchsorted(ranks, given.ranks)
         hi = np.full(len(given), stop - start)
@@ -695,14 +699,13 @@ class MultiwayBlock:
                 hi = np.minimum(hi, np.where(pushing < 0, 0, np.searchsorted(ranks, last)))
             elif isinstance(member.window, Range):
                 timed.append((member, seqs - member.rows.first))
+        numbered = Ranges(lo + first, np.maximum(lo, hi) + first)
         if not timed or not isinstance(side.window, Range):
-            return Ranges(lo, np.maximum(lo, hi))
+            return numbered
         lower = functools.reduce(np.maximum, (one.times.view()[at] for one, at in timed))
         upper = functools.reduce(np.minimum, (one.expiry.view()[at] for one, at in timed))
-        first = len(side.rows) - side.newest + start
-        entries = slice(first, first + stop - start)
-        stored = side.expiry.view()[entries], side.times.view()[entries]
-        return timed_ranges(Ranges(lo, hi), (lower, upper), stored, side.in_order)
+        stored = side.expiry.view(), side.times.view()
+        return timed_ranges(numbered, (lower, upper), stored, side.in_order)
 
     def _unexpired(self, arrived: Arrived, stage: Stage, made: Combinations) -> Combinations:
         """Leave out combinations whose new tuple came too late for a member of a time window.
@@ -778,6 +781,11 @@ class MultiwayBlock:
             cores: list[dict[str, Any]] = self._search.measures()["cores"]
             return cores
         figures, side = one_core(self), self.sides[self._divided]
+        stashes = [
+            one for core in self._search.measures()["cores"] for one in core.get("stash", ())
+        ]
+        if stashes:
+            figures["stash"] = stashes
         assert side.share is not None
         figures["probed"][side.index] = figures["stored"][side.index]
         figures["window"][side.index] = int(side.owned(side.share).sum())

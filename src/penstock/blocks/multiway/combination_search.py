@@ -9,15 +9,17 @@ may read the block's tuples on several threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.blocks.lateness import Admitted
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.ranks import Ranks
+from penstock.blocks.run import Share
 from penstock.blocks.window.keys import WindowKeys
 from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.vector import Failures
@@ -25,6 +27,7 @@ from penstock.kernels.merging import ranked_order
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.kernels.probe.buckets import gathered
 from penstock.program.choose.probe_order import JoinTerms, ProbeOrder, ProbeStage
+from penstock.program.isa.flow import Flow
 
 Indices = npt.NDArray[np.int64]
 
@@ -155,11 +158,29 @@ batch; afterwards it is that of the new tuple, the origin.
 
 
 @dataclass(frozen=True)
+class Part:
+    """What one of several searches side by side has of a join.
+
+    Parameters
+    ----------
+    stores, processes
+        Of each input, the tuples that its windows have, and the arrivals that begin here; None:
+        all.
+    counts
+        Whether it counts the expressions that fail in work which all of them do.
+    """
+
+    stores: tuple[Share | None, ...]
+    processes: tuple[Share | None, ...]
+    counts: bool
+
+
+@dataclass(frozen=True)
 class SearchProgram:
-    """A join as a design sees it: the windows, the terms of the predicate, and how to probe.
+    """A join as a search sees it: the windows, the terms of the predicate, and how to probe.
 
     ``order`` gives the probe order that ``mjoin`` has for an origin, which it may revise or not;
-    ``stage`` makes its stages.
+    ``stage`` makes its stages. ``part`` is what the search has of the join; None: all of it.
     """
 
     sides: Sequence[StoredWindow]
@@ -171,6 +192,74 @@ class SearchProgram:
     begin: Begin
     extend: Extend
     meet: Meet
+    part: Part | None = None
+
+    def of_part(self, part: Part) -> SearchProgram:
+        """The join for a search that has a part of it."""
+
+        def begin(
+            arrived: Arrived, order: ProbeOrder, start: int, stop: int, failures: Failures
+        ) -> Combinations:
+            # Every part asks this of all arrivals.
+            counted = failures if part.counts else Failures()
+            begun = self.begin(arrived, order, start, stop, counted)
+            share = part.processes[order.origin]
+            if share is None:
+                return begun
+            seqs = known(begun.members[order.origin])
+            mine = np.flatnonzero(share.owns(seqs))
+            return begun.extended(mine, order.origin, seqs[mine])
+
+        return replace(self, begin=begin, part=part)
+
+    def keys(
+        self,
+        stage: Stage,
+        dictionary: Dictionary,
+        kernel: str | None = None,
+        tuples: tuple[int, Sequence[pa.RecordBatch]] | None = None,
+    ) -> WindowKeys:
+        """The keys that a stage searches: of the tuples stored here, or of those of ``tuples``.
+
+        Without a ``kernel``, by that of the join.
+        """
+        side, share = self.sides[stage.input], self._stores(stage.input)
+        return WindowKeys(stage.predicate, kernel or self.kernel, side, dictionary, tuples, share)
+
+    def _stores(self, input: int) -> Share | None:
+        return None if self.part is None else self.part.stores[input]
+
+    def counting(self, input: int, failures: Failures) -> Failures:
+        """What counts expressions that fail when tuples of an input are stored."""
+        part = self.part
+        is_elsewhere = part is not None and part.stores[input] is None and not part.counts
+        return Failures() if is_elsewhere else failures
+
+    def stored(self, input: int, first: int, following: int) -> int:
+        """How many of the tuples ``first .. following - 1`` of a window are stored here."""
+        return self._count(self._stores(input), input, first, following)
+
+    def processed(self, input: int, first: int, following: int) -> int:
+        """How many arrivals of those numbers begin here."""
+        share = None if self.part is None else self.part.processes[input]
+        return self._count(share, input, first, following)
+
+    def _count(self, share: Share | None, input: int, first: int, following: int) -> int:
+        if share is None or following <= first:
+            return following - first
+        side = self.sides[input]
+        numbers = np.arange(max(first, side.rows.first), following)
+        return int(np.count_nonzero(share.owns(side.arrival_numbers(numbers))))
+
+    def share_stored(self, input: int) -> float:
+        """Which part of a window is stored here."""
+        share = self._stores(input)
+        return 1.0 if share is None else 1 / share.cores
+
+    def share_processed(self, input: int) -> float:
+        """Which part of the arrivals of an input begin here."""
+        share = None if self.part is None else self.part.processes[input]
+        return 1.0 if share is None else 1 / share.cores
 
 
 class TooManyCombinations(Exception):
@@ -193,11 +282,12 @@ class Division:
     stream
         The input whose tuples they divide, by the program and windows that are empty.
     search
-        Makes the search of one of them. It divides the input whose side has a share.
+        Makes the search of one of them, with the design of a flow. It divides the input whose side
+        has a share.
     """
 
     stream: Callable[[SearchProgram], int]
-    search: Callable[[], CombinationSearch]
+    search: Callable[[Flow | None], CombinationSearch]
 
 
 class CombinationSearch(Protocol):

@@ -26,7 +26,7 @@ from penstock.blocks.multiway.combination_search import (
     WindowView,
 )
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
-from penstock.blocks.window.keys import StoredKeys, WindowKeys
+from penstock.blocks.window.keys import StoredKeys
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
 from penstock.program.choose.probe_order import (
@@ -203,19 +203,19 @@ class Sample:
     def _tried(self, sample: Combinations, plan: ProbeStage) -> _TriedStage:
         """What becomes of a sample at a stage."""
         program, stage = self._program, self._program.stage(plan)
-        side, dictionary = program.sides[plan.input], Dictionary()
-        entries = WindowKeys(stage.predicate, "nested-loop", side, dictionary)
+        dictionary = Dictionary()
+        entries = program.keys(stage, dictionary, "nested-loop")
         seen = self._arrived.ranks.seen(sample.ranks, plan.input)
         view = WindowView(entries, dictionary, seen, 0, Failures(), lambda comparisons: None)
         found = program.extend(
             self._arrived, self._origin, stage, sample, TUNING.pairs_per_step, view
         )
-        window = len(side.rows)
+        window = len(program.sides[plan.input].rows) * program.share_stored(plan.input)
         cost = 1.0
         if not StoredKeys(stage.predicate, 1, program.kernel).index:
             cost += window / COMPARISONS_PER_PROBE
         if found is None:
-            return _TriedStage(float(window), cost, sample.part(0, 0))
+            return _TriedStage(window, cost, sample.part(0, 0))
         return _TriedStage(len(found) / len(sample), cost, _some(found, TUNING.order_sample))
 
 

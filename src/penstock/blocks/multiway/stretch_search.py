@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from penstock.blocks.multiway.combination_search import (
     Arrived,
-    Begin,
     Combinations,
     SearchProgram,
     WindowView,
@@ -52,8 +51,6 @@ class StretchSearch:
         What encodes them.
     failures
         What counts failed expressions.
-    begin
-        Which arrivals probe; those of the program where that is not given.
     put_together
         What makes one of several sets of combinations; without it they leave in output order.
     inputs
@@ -67,7 +64,6 @@ class StretchSearch:
         entries: Callable[[Stage], WindowKeys],
         dictionary: Dictionary,
         failures: Failures,
-        begin: Begin | None = None,
         put_together: Callable[[Sequence[Combinations], int], Combinations] = in_output_order,
         inputs: Sequence[int] | None = None,
     ) -> None:
@@ -76,7 +72,7 @@ class StretchSearch:
         self._entries = entries
         self._dictionary = dictionary
         self._failures = failures
-        self._begin = begin or program.begin
+        self._begin = program.begin
         self._put_together = put_together
         self._inputs = range(len(program.sides)) if inputs is None else inputs
         self._steps = Steps(TUNING.pairs_per_step)

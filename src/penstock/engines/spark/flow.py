@@ -10,14 +10,16 @@ from dataclasses import replace
 from penstock.errors import InputError
 from penstock.program.choose.flow import check_choice, check_joins, decide, explain_design
 from penstock.program.isa.block_instructions import Program
-from penstock.program.isa.flow import DESIGNS, FLOWS, Flow, FlowChoice
+from penstock.program.isa.flow import DESIGNS, FLOWS, Flow, FlowChoice, search_of
 from penstock.streams.display import listed
 
 [FLOW] = [name for name, flow in FLOWS.items() if not flow.not_on_spark]
 """Its cores do not communicate, so they can be tasks of a Spark stage."""
 _DESIGNS_HERE = [name for name, design in DESIGNS.items() if not design.not_on_spark]
-[SHARING_DESIGN] = [name for name in _DESIGNS_HERE if DESIGNS[name].cores == "any"]
-"""The design whose cores do not communicate; the others run inside one core."""
+SHARING_DESIGNS = [name for name in _DESIGNS_HERE if DESIGNS[name].search]
+"""The designs whose cores do not communicate; the others run inside one core."""
+SHARING_DESIGN = SHARING_DESIGNS[0]
+"""The one that nobody has to ask for."""
 
 
 SHARED_BY_ALL = (
@@ -41,7 +43,7 @@ def check_on_spark(choice: FlowChoice) -> None:
         )
     design = DESIGNS.get(choice.design or "auto")
     if design is not None and design.not_on_spark:
-        others = listed(sorted(_DESIGNS_HERE, key=lambda name: name != SHARING_DESIGN), "or")
+        others = listed(sorted(_DESIGNS_HERE, key=lambda name: name not in SHARING_DESIGNS), "or")
         raise InputError(
             f"the design {choice.design} cannot run on Spark: {design.not_on_spark}",
             f"Ask for the design {others}, or {ELSEWHERE}",
@@ -128,16 +130,15 @@ def reads_derived(program: Program) -> bool:
 def one_core_design(program: Program) -> str | None:
     """The design that is asked for, if it is that of one core; else None."""
     asked = program.flow.design
-    return None if asked in (None, "auto", SHARING_DESIGN) else asked
+    return None if asked in (None, "auto", *SHARING_DESIGNS) else asked
 
 
 def inside_core(flow: Flow) -> Flow:
     """The flow of blocks in one core: the tasks are the flow, and a share defines a core's part.
 
-    Without a share, a core of the design ``parallel`` would have everything: it is ``mjoin``.
+    Of a design whose cores work side by side, a core has the search; without a share, of all.
     """
-    design = "mjoin" if flow.design == SHARING_DESIGN else flow.design
-    return replace(flow, name="three-step", cores=1, design=design)
+    return replace(flow, name="three-step", cores=1, design=search_of(flow.design))
 
 
 def flow_of(program: Program) -> str | None:
@@ -150,7 +151,7 @@ def design_on_spark(flow: Flow, program: Program) -> list[str]:
     if flow.design == SHARING_DESIGN and program.flow.design in (None, "auto"):
         return [f"design {flow.design}: the one with which Spark's cores share it"]
     lines = [explain_design(flow, program)]
-    if flow.design == "stashed":
+    if search_of(flow.design) == "stashed":
         lines.append("state: the windows; the stash is made anew after a restart")
     return lines
 

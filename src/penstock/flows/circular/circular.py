@@ -37,8 +37,8 @@ from itertools import pairwise
 
 from penstock.blocks.multiway.combination_search import SearchProgram
 from penstock.flows.circular.order_control_unit import OrderControlUnit
-from penstock.flows.circular.stage import CHAIN, JoinCore, PipelineStage, Way, port_of
-from penstock.flows.multi_flow import MakeUnits, MultiFlow, Units
+from penstock.flows.circular.stage import JoinCore, PipelineStage, Way, port_of
+from penstock.flows.multi_flow import CHAIN, IN, RESULTS, MakeUnits, MultiFlow, Units
 from penstock.flows.network.network import Driver, Network
 from penstock.program.choose.probe_order import NOTHING, JoinTerms, ProbeOrder, staged
 from penstock.streams.windows import Rows
@@ -95,7 +95,7 @@ def circular_units(
 def _wired(stages: list[PipelineStage], paths: list[ProbeOrder]) -> Network:
     """The distribution chain, and the bus with a FIFO for each origin."""
     network = Network(list(stages))
-    network.enter("in", stages[0], CHAIN)
+    network.enter(IN, stages[0], CHAIN)
     for here, following in pairwise(stages):
         network.wire(here, CHAIN, following, CHAIN)
     network.leave(stages[-1], CHAIN, CHAIN)
@@ -105,7 +105,7 @@ def _wired(stages: list[PipelineStage], paths: list[ProbeOrder]) -> Network:
         for here, following in pairwise(inputs):
             network.wire(here, port, following, port)
             here.following_buffers[path.origin] = following.stage_buffer
-        network.leave(inputs[-1], port, "results")
+        network.leave(inputs[-1], port, RESULTS)
     return network
 
 

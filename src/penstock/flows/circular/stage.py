@@ -19,7 +19,7 @@ from penstock.blocks.multiway.combination_search import (
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.window.keys import WindowKeys, is_outgrown
 from penstock.flows.circular.order_control_unit import OrderControlUnit
-from penstock.flows.multi_flow import IntermediateResults, NewTuples
+from penstock.flows.multi_flow import CHAIN, IntermediateResults, NewTuples
 from penstock.flows.network.network import Port, Sent
 from penstock.kernels.expressions.vector import Failures
 from penstock.kernels.predicate.dictionary import Dictionary
@@ -27,7 +27,6 @@ from penstock.program.choose.probe_order import ProbeOrder
 from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
-CHAIN: Port = "chain"
 
 
 class JoinCore:
@@ -45,9 +44,7 @@ class JoinCore:
         self._entries: dict[tuple[Any, ...], WindowKeys] = {}
         for stage in stages.values():
             if stage.identity not in self._entries:
-                self._entries[stage.identity] = WindowKeys(
-                    stage.predicate, program.kernel, self._side, self._dictionary
-                )
+                self._entries[stage.identity] = program.keys(stage, self._dictionary)
         self._of_origin = {o: self._entries[stage.identity] for o, stage in stages.items()}
         self.next = self._side.rows.next
         self.failures = Failures()
@@ -57,11 +54,16 @@ class JoinCore:
         """Store the keys of new tuples of this stream, and drop those that nothing can see."""
         batch = tuples.batch_of(self._input)
         first = tuples.firsts[self._input]
+        counting = self._program.counting(self._input, self.failures)
         for entries in self._entries.values():
             entries.drop_before(first)
             if batch.num_rows:
-                entries.append(batch, self.failures)
+                entries.append(batch, counting)
         self.next += batch.num_rows
+
+    def stored(self, first: int, following: int) -> int:
+        """How many of the tuples ``first .. following - 1`` are stored in this window."""
+        return self._program.stored(self._input, first, following)
 
     def lookup(
         self,
@@ -230,10 +232,10 @@ class PipelineStage:
         if isinstance(message, IntermediateResults):
             self.sets[message.origin].append(message)
             return []
+        before = self.core.next
         self.core.store(message)
         self.control.take(message)
-        start, stop = message.spans[self.number]
-        self.counts["stored"] += stop - start
+        self.counts["stored"] += self.core.stored(before, self.core.next)
         for way in self.ways.values():
             if way.order is not None and way.origin in message.origins:
                 begun = self.core.begin(message, way.order)
@@ -314,13 +316,13 @@ class PipelineStage:
         """What it has stored, processed and found, by stream, and what it holds."""
         streams = range(len(self.counts) - 2)
         own = [i == self.number for i in streams]
+        held = self.core.stored(self.control.window, self.control.stored)
         return {
-            "core": self.number,
             "stored": [self.counts["stored"] * is_own for is_own in own],
             "probed": [self.counts[f"probed {i}"] for i in streams],
             "matched": self.counts["matched"],
             "comparisons": self.comparisons,
-            "window": [(self.control.stored - self.control.window) * is_own for is_own in own],
+            "window": [held * is_own for is_own in own],
             "kernels": [self.core.kernel],
             "stage_buffer": self.stage_buffer.measures(),
         }

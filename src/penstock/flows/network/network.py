@@ -72,6 +72,7 @@ __all__ = [
     "Steady",
     "run",
     "with_loads",
+    "within",
 ]
 
 
@@ -144,6 +145,33 @@ class Network:
     def leave(self, source: Unit, output: Port, name: str) -> None:
         """Let messages out."""
         self.exits[source.name, output] = name
+
+    def include(self, name: str, part: Network) -> None:
+        """Add the units of another network; they, its entries and its exits get other names."""
+
+        def renamed(old: str) -> str:
+            return name if len(part.units) == 1 else within(name, old)
+
+        def port(end: tuple[str, Port]) -> tuple[str, Port]:
+            return renamed(end[0]), end[1]
+
+        self.wires.update({port(source): port(end) for source, end in part.wires.items()})
+        self.entries.update({within(name, old): port(end) for old, end in part.entries.items()})
+        self.exits.update({port(source): within(name, old) for source, old in part.exits.items()})
+        self.at_ends |= {renamed(old) for old in part.at_ends}
+        self.steady |= {renamed(old) for old in part.steady}
+        for unit in part.units:
+            unit.name = renamed(unit.name)
+        self.units += part.units
+
+
+def within(name: str, part: str) -> str:
+    """The name of a part of something in a network that includes it.
+
+    >>> within("core 1", "stage 0")
+    'core 1, stage 0'
+    """
+    return f"{name}, {part}"
 
 
 def with_loads(figures: dict[str, Any], name: str, driver: Driver | None) -> dict[str, Any]:

@@ -159,7 +159,8 @@ def splitjoin_network(cores: int, branching: int, stars: Stars) -> Network:
     """Distribution tree, cores, two trees of mergers, combiner."""
     core_units = [JoinCore(i, cores, stars) for i in range(cores)]
     network = Network(list(core_units))
-    root = distribution_tree(network, list(core_units), branching)
+    entered = [(unit.name, "in") for unit in core_units]
+    root = distribution_tree(network, entered, branching)
     network.enter("in", root, "in")
     waits = stars.order != "none"
     combiner = Merger("combiner", 2, waits, stars.order == "inner")
@@ -174,20 +175,27 @@ def splitjoin_network(cores: int, branching: int, stars: Stars) -> Network:
     return network
 
 
-def distribution_tree(network: Network, below: list[Paced], branching: int) -> Paced:
-    """Distributors above the cores, up to one; as wide as may be before another level is added."""
+def distribution_tree(
+    network: Network, below: Sequence[tuple[str, Port]], branching: int
+) -> Distributor:
+    """Distributors above units, up to one; as wide as may be before another level is added.
+
+    ``below`` are the names of the units, and their ports.
+    """
+    above: list[Distributor] = []
     level = 0
-    while len(below) > 1 or level == 0:
+    while len(above) != 1:
         groups = [below[i : i + branching] for i in range(0, len(below), branching)]
-        above: list[Paced] = []
-        for number, group in enumerate(groups):
-            node = Distributor(f"distributor {level}.{number}", len(group))
-            for i, unit in enumerate(group):
-                network.wire(node, f"out{i}", unit, "in")
-            above.append(node)
+        above = [
+            Distributor(f"distributor {level}.{number}", len(group))
+            for number, group in enumerate(groups)
+        ]
+        for node, group in zip(above, groups, strict=True):
+            for i, target in enumerate(group):
+                network.wires[node.name, f"out{i}"] = target
         network.units += above
-        below, level = above, level + 1
-    return below[0]
+        below, level = [(node.name, "in") for node in above], level + 1
+    return above[0]
 
 
 def _merging(

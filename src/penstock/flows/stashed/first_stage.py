@@ -15,9 +15,8 @@ from penstock.blocks.multiway.combination_search import (
     SearchProgram,
 )
 from penstock.blocks.multiway.stage import Stage
-from penstock.blocks.window.keys import WindowKeys
 from penstock.flows.circular.stage import JoinCore
-from penstock.flows.multi_flow import IntermediateResults, NewTuples
+from penstock.flows.multi_flow import IN, RESULTS, IntermediateResults, NewTuples
 from penstock.flows.network.network import Port, Sent
 from penstock.flows.stashed.stash import AnyStash, Interval
 from penstock.flows.stashed.storage import ResultStorageUnit, Roles, StorageAndExpirationUnit
@@ -27,7 +26,7 @@ from penstock.program.choose.probe_order import NOTHING, ProbeOrder
 from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
-IN, OUT, RESULTS, CHAIN = "in", "out", "results", "chain"
+OUT = "out"
 GRANTED = "granted"
 """By it a chunk leaves the first stage, once its pairs have been granted storage."""
 
@@ -134,7 +133,8 @@ class FirstStage:
         ]
         times = [side.time for side in sides]
         size = None if self.stash is None else self.stash.size
-        return self._roles, order.filter, order.stages[0].terms, windows, links, times, size
+        terms = order.filter, order.stages[0].terms
+        return self._roles, terms, windows, links, times, size, self._program.part
 
     def needs(self, port: Port) -> Sequence[Port]:
         """A chunk needs room for results on either way, and to leave."""
@@ -155,9 +155,9 @@ class FirstStage:
         yield OUT, tuples
         self.storage.store(tuples)
         for input in tuples.origins:
-            start, stop = tuples.spans[input]
-            self.probed[input] += stop - start
-            self.stored[input] += (stop - start) * (input in self._roles.pair)
+            self.probed[input] += self._processed(tuples, input)
+            if input in self._roles.pair:
+                self.stored[input] += self._program.stored(input, *self._numbers(tuples, input))
         for younger, origin in enumerate(self._roles.pair):
             if origin in tuples.origins:
                 yield from self._process_pair(tuples, younger, origin)
@@ -168,6 +168,16 @@ class FirstStage:
             self.stash.expire(live)
             self.results.grant(live)
         yield GRANTED, tuples
+
+    def _numbers(self, tuples: NewTuples, input: int) -> tuple[int, int]:
+        """The number of the first tuple of a chunk, and the one after the last."""
+        side, (start, stop) = self._program.sides[input], tuples.spans[input]
+        first = side.rows.next - side.newest
+        return first + start, first + stop
+
+    def _processed(self, tuples: NewTuples, input: int) -> int:
+        """How many arrivals of a chunk begin here."""
+        return self._program.processed(input, *self._numbers(tuples, input))
 
     # -- arrivals of S1 and S2 ------------------------------------------------------------------
 
@@ -210,14 +220,14 @@ class FirstStage:
         In the latter case all results go by the second stage, so that the set ends there.
         """
         number, third, arrived = tuples.number, self._roles.third, tuples.arrived
-        start, stop = tuples.spans[third]
+        arrivals = self._processed(tuples, third)
         missing = self._missing()
         if missing is None:
-            self.counts["misses"] += stop - start
+            self.counts["misses"] += arrivals
             for found, is_over in self._looked_up(tuples, third, 0):
                 yield OUT, IntermediateResults(number, third, arrived, found, is_over)
             return
-        self.counts["partial" if missing else "hits"] += stop - start
+        self.counts["partial" if missing else "hits"] += arrivals
         output = OUT if missing else RESULTS
         for found, is_over in self._met(tuples):
             is_end = is_over and not missing
@@ -237,17 +247,12 @@ class FirstStage:
         assert self.stash is not None and self.results is not None
         third = self._roles.third
         pairs = self.results.held(self.stash.known(self.storage.live))
-        side, span = self._program.sides[third], tuples.spans[third]
         dictionary = Dictionary()
-        first = side.rows.next - side.newest + span[0]
-        entries = WindowKeys(
-            self._newcomers.predicate,
-            self._program.kernel,
-            side,
-            dictionary,
-            (first, [tuples.batch_of(third)]),
+        first, _ = self._numbers(tuples, third)
+        entries = self._program.keys(
+            self._newcomers, dictionary, tuples=(first, [tuples.batch_of(third)])
         )
-        view = NewcomersView(entries, dictionary, span, self._failures, self._note)
+        view = NewcomersView(entries, dictionary, tuples.spans[third], self._failures, self._note)
 
         def meet(given: Combinations, most: int | None) -> Combinations | None:
             return self._program.meet(tuples.arrived, self._newcomers, given, most, view)
@@ -312,9 +317,8 @@ class FirstStage:
         live = self.storage.live
         each = zip(self._roles.pair, live.firsts, live.following, strict=True)
         for input, first, following in each:
-            window[input] = following - first
+            window[input] = self._program.stored(input, first, following)
         return {
-            "core": 0,
             "stored": list(self.stored),
             "probed": list(self.probed),
             "matched": self.counts["matched"],

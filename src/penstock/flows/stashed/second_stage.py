@@ -11,15 +11,9 @@ import numpy.typing as npt
 
 from penstock.blocks.multiway.combination_search import Combinations, SearchProgram, known
 from penstock.flows.circular.stage import JoinCore
-from penstock.flows.multi_flow import IntermediateResults, NewTuples
+from penstock.flows.multi_flow import CHAIN, IN, RESULTS, IntermediateResults, NewTuples
 from penstock.flows.network.network import Port, Sent
-from penstock.flows.stashed.first_stage import (
-    CHAIN,
-    IN,
-    RESULTS,
-    RecomputedResults,
-    in_messages,
-)
+from penstock.flows.stashed.first_stage import RecomputedResults, in_messages
 from penstock.flows.stashed.storage import ReadPort
 
 Indices = npt.NDArray[np.int64]
@@ -58,9 +52,9 @@ class SecondStage:
         """Store the tuples of S3, or go on with intermediate results."""
         if isinstance(message, NewTuples):
             self._chunk = message
+            first = self.window.next
             self.window.store(message)
-            start, stop = message.spans[self._third]
-            self.stored[self._third] += stop - start
+            self.stored[self._third] += self.window.stored(first, self.window.next)
             return [(CHAIN, message)]
         unbound = [input for input, seqs in enumerate(message.found.members) if seqs is None]
         if not unbound:
@@ -149,10 +143,10 @@ class SecondStage:
 
     def measures(self) -> dict[str, Any]:
         """What it has stored, processed and found, and how often a stage waited for a window."""
-        held = len(self._program.sides[self._third].rows)
+        rows = self._program.sides[self._third].rows
+        held = self.window.stored(rows.first, rows.next)
         stalls = [self.ports[i].lock.stalls if i in self.ports else 0 for i in range(3)]
         return {
-            "core": 1,
             "stored": list(self.stored),
             "probed": list(self.probed),
             "matched": self.matched,

@@ -59,14 +59,17 @@ class StashRevision:
         self._asked = asked
         self._make = make
         self._wait = TUNING.first_order_revision
-        self._arrivals = [0 for _ in STREAMS]
+        self._arrivals = [0.0 for _ in STREAMS]
         self._since = 0
         self._sampled = 0
 
     def look(self, arrived: Arrived) -> bool:
         """Look at a batch that is done; whether another plan came of it."""
         here = [len(ranks) for ranks in arrived.ranks.tuples]
-        self._arrivals = [a + b for a, b in zip(self._arrivals, here, strict=True)]
+        self._arrivals = [
+            count + more * self._program.share_processed(input)
+            for input, (count, more) in enumerate(zip(self._arrivals, here, strict=True))
+        ]
         self._since += sum(here)
         enough = [input for input in STREAMS if here[input] >= TUNING.smallest_order_sample]
         # With two of the streams, each pair can be measured from one side.
@@ -75,7 +78,7 @@ class StashRevision:
         self._since = 0
         self._wait = min(LESS_OFTEN * self._wait, TUNING.last_order_revision)
         before, self.plan = self.plan, self._planned(arrived, enough)
-        self._arrivals = [0 for _ in STREAMS]
+        self._arrivals = [0.0 for _ in STREAMS]
         return (before.roles, before.size) != (self.plan.roles, self.plan.size)
 
     def units(self, program: SearchProgram) -> Units:
@@ -95,7 +98,8 @@ class StashRevision:
             chance = self._match(arrived, one, other, origins) if linked else 1.0
             match[frozenset((one, other))] = chance
         windows = [
-            float(side.window.size) if isinstance(side.window, Rows) else float(len(side.rows))
+            (side.window.size if isinstance(side.window, Rows) else len(side.rows))
+            * self._program.share_stored(side.index)
             for side in sides
         ]
         shares = [arrivals / sum(self._arrivals) for arrivals in self._arrivals]
@@ -105,7 +109,7 @@ class StashRevision:
 
     def _match(self, arrived: Arrived, one: int, other: int, origins: list[int]) -> float:
         """The probability that two tuples of these streams match."""
-        found, compared = 0.0, 0
+        found, compared = 0.0, 0.0
         for origin, probed in ((one, other), (other, one)):
             if origin not in origins:
                 continue
@@ -114,7 +118,9 @@ class StashRevision:
             sample = Sample(self._program, arrived, order)
             side = self._program.sides[probed]
             size = side.window.size if isinstance(side.window, Rows) else len(side.rows)
+            taken = sample.taken * self._program.share_processed(origin)
+            stored = min(size, len(side.rows)) * self._program.share_stored(probed)
             found += sample.tuples * sample.rate(order.stages[0])
-            compared += sample.taken * min(size, len(side.rows))
-            self._sampled += sample.taken
+            compared += taken * stored
+            self._sampled += round(taken)
         return min(1.0, most_matches(found) / max(1, compared))

@@ -36,21 +36,24 @@ empty, and is invalid until the tuples that were live then have expired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from penstock.blocks.multiway.combination_search import SearchProgram
 from penstock.blocks.multiway.stage import Stage
 from penstock.flows.circular.stage import JoinCore
-from penstock.flows.multi_flow import MakeUnits, MultiFlow, NewTuples, Units, sets_and_chain
-from penstock.flows.network.network import Driver, Network
-from penstock.flows.stashed.first_stage import (
+from penstock.flows.multi_flow import (
     CHAIN,
-    GRANTED,
     IN,
-    OUT,
     RESULTS,
-    FirstStage,
+    Ending,
+    MakeUnits,
+    MultiFlow,
+    NewTuples,
+    Units,
+    sets_and_chain,
 )
+from penstock.flows.network.network import Driver, Network
+from penstock.flows.stashed.first_stage import GRANTED, OUT, FirstStage
 from penstock.flows.stashed.recomputing_stash import Direction, RecomputingStash
 from penstock.flows.stashed.second_stage import SecondStage
 from penstock.flows.stashed.stash import AnyStash, Stash
@@ -179,9 +182,9 @@ def _stages(
     return first, SecondStage(program, three, window, ports)
 
 
-def _awaited(tuples: NewTuples) -> set[Hashable]:
+def _awaited(tuples: NewTuples) -> set[Ending]:
     """A chunk is done when either stage is done with it, whichever is the last."""
-    return {GRANTED, *sets_and_chain(tuples)}
+    return {(GRANTED, None), *sets_and_chain(tuples)}
 
 
 def _wired(first: FirstStage, second: SecondStage) -> Network:

@@ -20,6 +20,7 @@ from penstock.program.isa.flow import (
     PROBE_ORDERS,
     Flow,
     FlowChoice,
+    search_of,
 )
 from penstock.sql.plan import Call
 from penstock.streams.display import listed
@@ -258,7 +259,7 @@ def _check_parts(design: str, choice: FlowChoice) -> None:
             "order of its own",
             f"Leave the probe order out, or ask for the design {listed(others, 'or')}.",
         )
-    if choice.stash is not None and design != "stashed":
+    if choice.stash is not None and search_of(design) != "stashed":
         raise InputError(
             f"a stash of {choice.stash} pairs is asked for, which belongs to the design stashed",
             "Leave the stash out, or ask for the design stashed: design='stashed' "
@@ -279,10 +280,10 @@ def _cores_of_design(design: str, choice: FlowChoice, streams: int, step: str | 
     if step is not None:
         # More of them are a warning, whether or not its only design is asked for.
         return 1
+    if search_of(design) == "stashed":
+        check_stash(streams, choice.stash, design)
     if traits.cores == "any":
         return choice.cores or max(1, _machine_cores())
-    if design == "stashed":
-        check_stash(streams, choice.stash)
     cores, what = 1, "one core"
     if traits.cores == "two":
         cores, what = 2, "two cores, one for each stage"
@@ -449,7 +450,7 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
     if flow.design == "cascade":
         names = [f"{join.streams[input]} ({input + 1})" for input in cascade_order(JoinTerms(join))]
         lines.append(f"cascade: {names[0]} with {', then with '.join(names[1:])}")
-    if flow.design == "stashed":
+    if search_of(flow.design) == "stashed":
         plan = assumed_plan(JoinTerms(join), join.windows)
         size = stash_size(flow, program)
         pair = f"{join.streams[plan.first]} ({plan.first + 1}) and {join.streams[plan.second]}"
@@ -463,7 +464,7 @@ def explain_design(flow: Flow, program: Program, cores: str = "") -> str:
 
 def stash_size(flow: Flow, program: Program) -> int | None:
     """How many pairs the stash of a query has room for; None if it has none."""
-    if program.most_joined < 3 or flow.design != "stashed" or flow.stash is not None:
+    if program.most_joined < 3 or search_of(flow.design) != "stashed" or flow.stash is not None:
         return flow.stash
     join = next(join for join in program.joins if len(join.inputs) > 2)
     return assumed_plan(JoinTerms(join), join.windows).size

@@ -36,7 +36,7 @@ MOST_PAIRS = 1 << 26
 """The largest stash that can be asked for: it is allocated at once, and takes 1.7 GB."""
 
 
-def check_stash(streams: int, size: int | None) -> None:
+def check_stash(streams: int, size: int | None, design: str = "stashed") -> None:
     """Refuse a stash that cannot be.
 
     >>> check_stash(3, 0)
@@ -46,8 +46,8 @@ def check_stash(streams: int, size: int | None) -> None:
     """
     if streams != STREAMS:
         raise InputError(
-            f"the design stashed joins three streams, and the query joins {streams}",
-            "Ask for the design circular, or leave the design out.",
+            f"the design {design} joins three streams, and the query joins {streams}",
+            f"Ask for the design {design.replace('stashed', 'circular')}, or leave the design out.",
         )
     check_stash_size(size)
 

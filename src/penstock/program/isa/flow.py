@@ -26,6 +26,8 @@ DesignName = Literal[
     "cascade",
     "shared",
     "parallel",
+    "parallel-circular",
+    "parallel-stashed",
     "stashed",
     "circular",
     "linear",
@@ -129,6 +131,8 @@ class DesignTraits:
         How the cores share a join, in one line.
     cores
         How many cores it has: ``one``, ``two``, one ``each`` stream, or ``any`` number.
+    search
+        Where cores work side by side, the design of the search in each; empty for others.
     in_block
         The multiway block does the work itself, without units: ``flows/make.py`` has no entry for
         it.
@@ -150,6 +154,7 @@ class DesignTraits:
 
     summary: str
     cores: Literal["one", "two", "each", "any"]
+    search: str = ""
     in_block: bool = False
     every_kind: bool = False
     own_order: bool = False
@@ -185,6 +190,21 @@ DESIGNS: dict[str, DesignTraits] = {
     "parallel": DesignTraits(
         "each core stores a part of one window, and all of the other windows",
         "any",
+        "mjoin",
+        branches=True,
+    ),
+    "parallel-circular": DesignTraits(
+        "as parallel, and each core is a ring with a stage for each stream",
+        "any",
+        "circular",
+        own_order=True,
+        branches=True,
+    ),
+    "parallel-stashed": DesignTraits(
+        "as parallel, and each core has two stages with a stash of pairs between them",
+        "any",
+        "stashed",
+        own_order=True,
         branches=True,
     ),
     "stashed": DesignTraits(
@@ -195,12 +215,24 @@ DESIGNS: dict[str, DesignTraits] = {
     "parallel-as-published": DesignTraits(
         "each core stores a part of every window; loses rows",
         "any",
+        "mjoin",
         branches=True,
         exact=False,
         not_on_spark="it loses rows, and is there to show this on the embedded engine",
     ),
 }
 """Every design, in the order in which errors list them. ``flows/make.py`` makes their cores."""
+
+
+def search_of(design: str) -> str:
+    """The design of the search in a core: where cores work side by side, that in each of them.
+
+    >>> search_of("parallel-stashed"), search_of("circular")
+    ('stashed', 'circular')
+    """
+    return DESIGNS[design].search or design
+
+
 DESIGN_NAMES = ("auto", *DESIGNS)
 """What can be asked for."""
 EXACT_DESIGNS = ("auto", *(name for name, design in DESIGNS.items() if design.exact))

@@ -89,7 +89,8 @@ def test_a_design_that_the_query_cannot_have_is_refused(spark: SparkSession) -> 
     with pytest.raises(InputError) as error:
         pss.explain("SELECT x FROM r", r=r, design="ring")  # type: ignore[arg-type]
     assert str(error.value) == (
-        "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, stashed, "
+        "unknown design 'ring'\nWrite one of: auto, mjoin, cascade, shared, parallel, "
+        "parallel-circular, parallel-stashed, stashed, "
         "circular, linear."
     )
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from penstock.blocks.screen import FARTHEST
 from penstock.engines.spark.dataframes.sequencer import Lane
-from penstock.engines.spark.flow import SHARING_DESIGN, shares
+from penstock.engines.spark.flow import SHARING_DESIGNS, shares
 from penstock.engines.spark.resident.distribution import broadcast, why_one_core
 from penstock.errors import InputError
 from penstock.kernels.aggregate.key_hash import cores_of
@@ -203,8 +203,8 @@ def _keys(
     if join.steps:
         kinds = listed(kind for kind in join.kinds if kind != "inner")
         return None, f"no partition by key: one core keeps the combinations of a tree with {kinds}"
-    if program.flow.design == SHARING_DESIGN:
-        return None, f"no partition by key: the design {SHARING_DESIGN} is asked for"
+    if program.flow.design in SHARING_DESIGNS:
+        return None, f"no partition by key: the design {program.flow.design} is asked for"
     keys = _equal_keys(join)
     if keys is None:
         several = "between the streams" if len(lanes) == 2 else "has a key of every stream"

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from penstock.blocks.aggregate.folding import foldable
 from penstock.blocks.run import Share
 from penstock.engines.spark.flow import (
+    SHARING_DESIGN,
+    SHARING_DESIGNS,
     decide_on_spark,
     explain_on_spark,
     one_core_design,
@@ -123,9 +125,10 @@ def broadcast(program: Program, cores: int) -> str:
     to = f"broadcast to {cores} cores"
     if len(program.joins[0].inputs) == 2:
         return f"{to}, each tuple stored on one (SplitJoin)"
+    asked = program.flow.design
     return (
         f"{to}, each tuple of one stream stored and processed on one, those of the others on all "
-        "(the design parallel)"
+        f"(the design {asked if asked in SHARING_DESIGNS else SHARING_DESIGN})"
     )
 
 
