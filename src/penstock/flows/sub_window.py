@@ -26,7 +26,7 @@ from penstock.blocks.window.live_ranges import Ranges, expired, timed_ranges
 from penstock.blocks.window.probe import Probe
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.stored_columns import Buffer
-from penstock.kernels.merging import strided_places
+from penstock.kernels.merging import places_in, strided_places
 from penstock.kernels.predicate.predicate import Predicate
 from penstock.kernels.probe.entry_index import MANY_CANDIDATES, SearchStats
 from penstock.kernels.probe.nested_loop import Columns, Pairs, split
@@ -127,6 +127,9 @@ class Part(Protocol):
 
         Pairs with numbers below ``met_before`` have been found already.
         """
+
+    def both(self, probes: Any, compiled: bool = True) -> Iterator[FoundPairs]:
+        """The pairs of each probe with the tuples here, whichever of the two arrived first."""
 
 
 MakePart = Callable[[int], Part]
@@ -311,6 +314,27 @@ class SubWindow:
             candidates = self._younger_candidates(probes, met_before)
             yield from self._search(probes, candidates, compiled, self._in_order)
 
+    def both(self, probes: Arrivals, compiled: bool = True) -> Iterator[FoundPairs]:
+        """The pairs of each probe with the tuples here, whichever of the two arrived first.
+
+        In count windows those that arrived after the probe follow those that arrived before it.
+        """
+        if not len(self) or not len(probes):
+            return
+        if self._named("expiry") is not None or self._named("low") is not None:
+            yield from self.older(probes, compiled)
+            yield from self.younger(probes, 0, compiled)
+            return
+        lo, hi = self._places(probes.lo), self._places(probes.hi)
+        ranges = Ranges(np.minimum(lo, hi), np.maximum(hi, self._places_seeing(probes)))
+        yield from self._search(probes, _Candidates(ranges), compiled, True)
+
+    def _places_seeing(self, probes: Arrivals) -> Indices:
+        """How many entries may see each probe by their bounds, or are older than one that may."""
+        seen_from = self._named("lo")
+        assert seen_from is not None
+        return places_in(seen_from, probes.seqs, after=True)
+
     def _older_candidates(self, probes: Arrivals) -> _Candidates:
         expiry, times = self._named("expiry"), self._named("time")
         lo, hi = self._places(probes.lo), self._places(probes.hi)
@@ -325,7 +349,9 @@ class SubWindow:
         seqs, stride = self._seqs, self._stride
         first, count = int(seqs[0]), len(seqs)
         if stride is None or len(numbers) == 1 or int(seqs[-1]) - first != (count - 1) * stride:
-            places: Indices = seqs.searchsorted(numbers)
+            places: Indices = (
+                seqs.searchsorted(numbers) if len(numbers) == 1 else places_in(seqs, numbers)
+            )
             return places
         # All neighbours are as near as they can be, so nothing has to be searched.
         return strided_places(numbers, first, stride, count)
@@ -333,10 +359,8 @@ class SubWindow:
     def _younger_candidates(self, probes: Arrivals, met_before: int) -> _Candidates:
         """By the bounds of the younger: the probe must be among its candidates."""
         seqs, low, upper = self._seqs, self._named("low"), self._named("upper")
-        lo = np.searchsorted(seqs, np.maximum(probes.hi, met_before))
-        seen_from = self._named("lo")
-        assert seen_from is not None
-        hi = np.searchsorted(seen_from, probes.seqs, side="right")
+        lo = places_in(seqs, np.maximum(probes.hi, met_before))
+        hi = self._places_seeing(probes)
         if probes.expiry is None or low is None:
             return _Candidates(Ranges(lo, np.maximum(lo, hi)))
         if self._in_order:

@@ -205,6 +205,11 @@ class PlainWindow:
             if stored.seq >= max(probe.hi, met_before) and sees(stored, probe)
         )
 
+    def both(self, probes: PlainGroup, compiled: bool = True) -> Iterator[FoundPairs]:
+        """The pairs of each probe with the tuples here, whichever of the two arrived first."""
+        yield from self.older(probes, compiled)
+        yield from self.younger(probes, 0, compiled)
+
     def _found(self, candidates: Iterable[tuple[PlainTuple, PlainTuple]]) -> Iterator[FoundPairs]:
         pairs = []
         for probe, stored in candidates:

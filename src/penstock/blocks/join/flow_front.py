@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from penstock.blocks.join.partner_search import (
     Lifetimes,
     LiveTuples,
     PartnerSearch,
+    concatenated,
     is_light,
 )
 from penstock.blocks.lateness import INPUT_BITS, Admitted
@@ -44,6 +45,8 @@ Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 MOST_ENTRIES = 4096
 """Chunks whose times of entry are stored, for the latency of pairs found late."""
+PAIRS_TOGETHER = 4096
+"""Pairs from which on a message becomes a run of rows by itself."""
 
 
 @dataclass(frozen=True)
@@ -262,9 +265,8 @@ class FlowFront:
 
     def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
         """The pairs that the flow has found by now, the whole predicate being true of them."""
-        for pairs in self.search.take(chunk):
-            if len(pairs):
-                yield from self._passed(pairs)
+        for pairs in self._together(self.search.take(chunk)):
+            yield from self._passed(pairs)
         if self.search.complete_at_once:
             tuples = len(chunk.arrivals[0]) + len(chunk.arrivals[1])
             self._latency.processing.add(time.monotonic_ns() - chunk.entered, tuples)
@@ -289,12 +291,26 @@ class FlowFront:
 
     def complete(self) -> Iterator[FoundPairs]:
         """Find all remaining pairs."""
-        for pairs in self.search.complete():
-            if len(pairs):
-                yield from self._passed(pairs)
+        for pairs in self._together(self.search.complete()):
+            yield from self._passed(pairs)
+
+    def _together(self, found: Iterable[FoundPairs]) -> Iterator[FoundPairs]:
+        """The pairs in their order, several messages of few at once: each becomes a run of rows."""
+        waiting: list[FoundPairs] = []
+        count = 0
+        for pairs in found:
+            if not len(pairs):
+                continue
+            self._note_latency(pairs)
+            waiting.append(pairs)
+            count += len(pairs)
+            if count >= PAIRS_TOGETHER:
+                yield concatenated(waiting)
+                waiting, count = [], 0
+        if waiting:
+            yield concatenated(waiting)
 
     def _passed(self, pairs: FoundPairs) -> Iterator[FoundPairs]:
-        self._note_latency(pairs)
         passing = self._matcher.passing(pairs.left, pairs.right, self._compiled)
         if passing is None:
             yield pairs

@@ -11,7 +11,7 @@ that have it all are sent nothing else. See :class:`Change`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -189,6 +189,19 @@ class FoundPairs:
 
 _NOTHING: Indices = np.empty(0, np.int64)
 _NO_PAIRS = FoundPairs(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+
+
+def concatenated(found: Sequence[FoundPairs]) -> FoundPairs:
+    """The pairs of several messages, in their order."""
+    if len(found) == 1:
+        return found[0]
+    return FoundPairs(
+        np.concatenate([one.left for one in found]),
+        np.concatenate([one.right for one in found]),
+        np.concatenate([one.ranks for one in found]),
+        np.concatenate([one.entries for one in found]),
+        found[-1].found_at,
+    )
 
 
 def no_pairs() -> FoundPairs:

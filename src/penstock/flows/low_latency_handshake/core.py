@@ -107,6 +107,8 @@ class LowLatencyCore:
         self._is_first, self._is_last = number == 0, number == cores - 1
         self._windows = (part(R), part(S))
         self._crossing = part(S)
+        self._sent: list[tuple[int, Group]] = []
+        """What has been sent to the left since R came last: its last number, and itself."""
         self._travelling: list[tuple[int, Group]] = []
         self._due = [0, 0]
         self._changed_at: Port | None = None
@@ -133,7 +135,7 @@ class LowLatencyCore:
         if isinstance(message, Program):
             return self._change(port, message)
         assert isinstance(message, Acknowledgement), message
-        self._crossing.drop(self._crossing.count_before(message.before))
+        self._acknowledged(message)
         return ()
 
     def forward(self, has_room: Callable[[Port], bool]) -> Iterable[Sent]:
@@ -146,6 +148,7 @@ class LowLatencyCore:
         if not self._is_last:
             yield "right", message
         yield from self._meet(self._windows[S], message)
+        self._keep_copies()
         yield from self._meet(self._crossing, message)
         self.counts.probed[R] += len(group)
         at_home = self._at_home(group)
@@ -161,10 +164,25 @@ class LowLatencyCore:
             yield "right", Acknowledgement(int(group.seqs[-1]) + 1)
         if not self._is_first:
             yield "left", message
-            self._crossing.append(self._further_left(group))
+            self._sent.append((int(group.seqs[-1]), group))
         yield from self._meet(self._windows[R], message)
         self.counts.probed[S] += len(group)
         self._store(self._at_home(group))
+
+    def _keep_copies(self) -> None:
+        """Copy what has been sent to the left, of those whose home is there.
+
+        Most of it is acknowledged before R comes, and needs no copies.
+        """
+        for _, group in self._sent:
+            self._crossing.append(self._further_left(group))
+        self._sent.clear()
+
+    def _acknowledged(self, message: Acknowledgement) -> None:
+        """Let copies go. Groups are acknowledged as they were sent, each as a whole."""
+        while self._sent and self._sent[0][0] < message.before:
+            self._sent.pop(0)
+        self._crossing.drop(self._crossing.count_before(message.before))
 
     def _ended(self, ended: ExpeditionEnd) -> Iterator[Sent]:
         if not self._is_first:
@@ -186,6 +204,7 @@ class LowLatencyCore:
             new = change.new(side)
             window.change(change, new[new % self._cores == self.number])
             self._due[side] = max(self._due[side], change.live[side])
+        self._keep_copies()
         self._crossing.change(change)
         self._travelling = [
             (last, change.changed(group, NO_NUMBERS)) for last, group in self._travelling
@@ -201,10 +220,7 @@ class LowLatencyCore:
             yield AHEAD[1 - side], expire
 
     def _meet(self, there: Part, message: Tuples) -> Iterator[Sent]:
-        for pairs in there.older(message.group, message.compiled):
-            self.counts.matched += len(pairs)
-            yield "result", pairs
-        for pairs in there.younger(message.group, 0, message.compiled):
+        for pairs in there.both(message.group, message.compiled):
             self.counts.matched += len(pairs)
             yield "result", pairs
 
@@ -216,7 +232,12 @@ class LowLatencyCore:
         self.counts.stored[side] += len(group)
 
     def _at_home(self, group: Group) -> Group:
-        return _where(group, self._cores, lambda home: home == self.number)
+        seqs, cores = group.seqs, self._cores
+        if not isinstance(seqs, tuple) and int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1:
+            # There are no gaps: each of so many is at home here.
+            found: Group = group.take(slice((self.number - int(seqs[0])) % cores, None, cores))
+            return found
+        return _where(group, cores, lambda home: home == self.number)
 
     def _further_left(self, group: Group) -> Group:
         return _where(group, self._cores, lambda home: home < self.number)

@@ -16,6 +16,9 @@ from penstock.flows.low_latency_handshake.core import LowLatencyCore, Program
 from penstock.flows.network.network import Driver, Network, run
 from penstock.flows.sub_window import SubWindow
 
+GROUP = 1 << 14
+"""The most tuples of a message: it makes no other hops than a single tuple, and costs as much."""
+
 
 class LowLatencyHandshake:
     """The flow, as a join block uses it.
@@ -41,7 +44,7 @@ class LowLatencyHandshake:
 
     def take(self, chunk: Chunk) -> Iterator[FoundPairs]:
         """Let arrivals in at both ends, and wait until all their pairs have been found."""
-        for _, pairs in run(self._chain.driver, signals(chunk)):
+        for _, pairs in run(self._chain.driver, signals(chunk, GROUP)):
             yield pairs
 
     def complete(self) -> Iterator[FoundPairs]:
