@@ -102,6 +102,8 @@ class Registry(Generic[Q]):
         self.names = 0
         """How many names :meth:`new_name` has counted."""
         self._has_leads = False
+        self._placed: dict[str, Placed] = {}
+        """The queries on the topology, as they were when a place was last looked for."""
 
     def stream(self, name: str) -> Stream:
         """The stream of that name, to which tuples can be pushed."""
@@ -336,11 +338,14 @@ class Registry(Generic[Q]):
         """The program with the blocks of the topology that serve it, if there is a topology."""
         if self._assigner is None:
             return program
-        others = [
-            Placed(query.name, query.derived, query.program)
-            for query in self.queries.values()
-            if query.name.lower() != name.lower()
-        ]
+        placed: dict[str, Placed] = {}
+        for key, query in self.queries.items():
+            one = self._placed.get(key)
+            if one is None or one.program is not query.program:
+                one = Placed(query.name, query.derived, query.program)
+            placed[key] = one
+        self._placed = placed
+        others = (one for key, one in placed.items() if key != name.lower())
         return self._assigner.assigned(name, derived, program, others)
 
     def as_placed(self, program: Program) -> tuple[Program, tuple[str, ...]]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from penstock.blocks.contract import LETTERS, Batch, Measures, Port, Sent
@@ -166,13 +167,15 @@ class OPBlock:
 
     def _instructed(self, message: Programming) -> Iterator[Sent]:
         """Take what is for this block, and pass the rest on (the Bypass Unit)."""
+        addressed = _addressed(message.words, self._layout)
+        if all([block != self.number for block, _ in addressed]):
+            yield S_OUT, message
+            return
         mine, rest = bytearray(), bytearray()
-        for block, words in instructions(message.words, self._layout):
+        for block, words in addressed:
             (mine if block == self.number else rest).extend(words)
-        if mine:
-            self._programs.append(replace(message, words=bytes(mine)))
-            message = replace(message, words=bytes(rest))
-        yield S_OUT, message
+        self._programs.append(replace(message, words=bytes(mine)))
+        yield S_OUT, replace(message, words=bytes(rest))
 
     def _token(self, token: Token) -> Iterator[Sent]:
         """Take the instructions of a position, and pass their token on.
@@ -283,6 +286,12 @@ class OPBlock:
     def measures(self) -> Measures:
         """The number of queries in it."""
         return {"queries": len(self.queries)}
+
+
+@lru_cache(maxsize=16)
+def _addressed(words: bytes, layout: WordLayout) -> tuple[tuple[int, bytes], ...]:
+    """The instructions in words, and the blocks that they are for: once for all blocks in a row."""
+    return tuple(instructions(words, layout))
 
 
 def _collected(made: Mapping[int, Sequence[Run]]) -> dict[int, Run]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from penstock.errors import InputError
@@ -46,6 +47,11 @@ class Placed:
     def blocks(self) -> tuple[int, ...]:
         """The blocks that serve it."""
         return self.program.flow.blocks or ()
+
+    @cached_property
+    def demand(self) -> Demand:
+        """What it asks of them."""
+        return demand_of(self.program)
 
 
 @dataclass
@@ -90,7 +96,7 @@ class QueryAssigner:
     def _loads(self, others: Iterable[Placed]) -> dict[int, _Load]:
         loads = {number: _Load() for number in self.topology.blocks}
         for one in others:
-            demand = demand_of(one.program)
+            demand = one.demand
             for number in one.blocks:
                 load = loads[number]
                 load.queries.append(one.name)
