@@ -197,9 +197,9 @@ class DictRows:
         self._lists = 0
         self._readers: dict[str, DictReader] = {}
 
-    def batch(self, stream: Stream, data: object) -> pa.RecordBatch | None:
+    def batch(self, stream: Stream, data: list[Any]) -> pa.RecordBatch | None:
         """A list of dicts as a batch; None if it is something else, or for other code to read."""
-        if type(data) is not list or not data or type(data[0]) is not dict:
+        if not data or type(data[0]) is not dict:
             return None
         if self._lists < TUNING.lists_to_compile:
             self._lists += 1

@@ -33,7 +33,11 @@ class StreamsByName:
 
     def get(self, name: str) -> Stream | None:
         """The stream of that name, or None."""
-        return self._streams.get(named("stream", name).lower())
+        try:
+            return self._streams.get(str.lower(name))
+        except TypeError:
+            named("stream", name)  # raises the error of a name that is no string
+            raise
 
     def remove(self, name: str) -> None:
         """Forget a stream that is known."""

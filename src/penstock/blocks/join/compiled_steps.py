@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import is_not
 from typing import Any, Protocol
 
 import numpy as np
@@ -274,7 +275,7 @@ class CompiledJoin(ABC):
         try:
             for buffer in buffers:
                 buffer.make_room(tuples)
-            moved = any(b.array is not old for b, old in zip(buffers, before, strict=True))
+            moved = any(map(is_not, [buffer.array for buffer in buffers], before))
         finally:  # no call comes here, so a signal does not either
             self._block.changes += moved
 
@@ -580,9 +581,11 @@ class BatchJoin(CompiledJoin):
         """Mend what has stopped the kernel; False if only a run can."""
         if not self._mend(why, needed, tuples):
             return False
+        if why != MANY_PARTNERS:
+            return self._is_current()
         if len(self._names) < len(self._out):
             self._names = np.empty(len(self._out), np.int64)
-        return self._is_current()
+        return True
 
     def _partners(self, filled: int) -> Indices:
         return self._other_keys.tuples_of(self._out[:filled])

@@ -428,8 +428,8 @@ class Engine:
             if idle and self._single_pushes.take(stream, data):
                 return
         known = self._stream(stream)
-        batch = self._dict_rows.batch(known, data)
-        whole = None if batch is None else [Tuples(known.name, batch)]
+        rows = self._dict_rows.batch(known, data) if isinstance(data, list) else None
+        whole = None if rows is None else [Tuples(known.name, rows)]
         self.feed(whole or to_batches(known, data, dictionaries=True))
 
     def punctuate(self, stream: str, value: object, attribute: str | None = None) -> None:
