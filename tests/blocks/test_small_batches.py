@@ -332,6 +332,7 @@ def test_chains_are_given_up_when_probes_touch_many_of_them() -> None:
     assert longest < 200
 
 
+@pytest.mark.product(1)
 @pytest.mark.parametrize("window", ["[ROWS 4]", "[RANGE 7 WATTR t SLACK 2]"])
 @pytest.mark.parametrize("on", ["r.s = s.s AND s.b", "ABS(r.x - s.x) <= 1 AND r.u = s.u"])
 def test_machine_code_gives_the_same(window: str, on: str) -> None:

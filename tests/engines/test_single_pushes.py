@@ -121,7 +121,7 @@ def band_arrivals(count: int, seed: int = 1) -> list[Arrival]:
 # -- compiled -------------------------------------------------------------------------------
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(1)
 @pytest.mark.parametrize("window", [0, 1, 100, 2_500])
 def test_the_band_join_gives_the_same_rows_in_batches_and_one_by_one(window: int) -> None:
     arrivals = band_arrivals(6_000)
@@ -251,8 +251,10 @@ def test_these_conditions_are_evaluated_for_single_tuples(on: str) -> None:
     assert taken >= 8
 
 
-def test_every_type_and_operation_compiles() -> None:
-    known = [condition for condition in CONDITIONS if "p.w" not in condition]
+@pytest.mark.product(1)
+@pytest.mark.parametrize("part", range(4))
+def test_every_type_and_operation_compiles(part: int) -> None:
+    known = [condition for condition in CONDITIONS if "p.w" not in condition][part::4]
     ddl = f"CREATE STREAM P ({SCHEMA}); CREATE STREAM Q ({SCHEMA})"
     on = " OR ".join(f"({condition})" for condition in known)
     query = f"SELECT p.*, q.w FROM P [ROWS 3] AS p JOIN Q [ROWS 3] AS q ON {on}"

@@ -86,7 +86,7 @@ def few_arrivals_in_a_set(request: pytest.FixtureRequest) -> Iterator[None]:
 @DESIGN
 @pytest.mark.product(2, by="design")
 @pytest.mark.usefixtures("few_arrivals_in_a_set")
-@examples(16)
+@examples(12)
 @given(SCRIPTS, SIZES, BATCHES, SEEDS)
 def test_rows_are_the_oracles(
     design: str, driver: str, steps: list[Step], sizes: list[int], batch_rows: int, seed: int
@@ -98,7 +98,7 @@ def test_rows_are_the_oracles(
 @DESIGN
 @pytest.mark.product(1, by="design")
 @pytest.mark.usefixtures("few_arrivals_in_a_set")
-@examples(12)
+@examples(9)
 @given(scripts(multiway=True), SIZES)
 def test_rows_are_the_oracles_after_a_save_and_a_restore(
     design: str, steps: list[Step], sizes: list[int]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.engines.spark.in_process import Cluster, connected
 from tests.engines.spark.test_in_process import settled
 from tests.random_scripts import Step, scripts
@@ -106,9 +107,9 @@ BREAKAGES = (
 )
 
 
-# As many examples whatever the profile: fewer would not notice what is broken.
-@settings(max_examples=300, phases=[Phase.generate], database=None)
-@given(scripts(), st.sampled_from(([50], [3])), st.integers(0, 1 << 30))
+GIVEN = given(scripts(), st.sampled_from(([50], [3])), st.integers(0, 1 << 30))
+
+
 def compare(steps: list[Step], sizes: list[int], seed: int) -> None:
     expected = on_oracle(steps)
     cluster = Cluster(random.Random(seed))
@@ -117,14 +118,23 @@ def compare(steps: list[Step], sizes: list[int], seed: int) -> None:
         check(steps, expected, run_on(engine, steps, sizes, settle=settled))
 
 
-def test_what_is_whole_passes() -> None:
-    compare()
+@examples(100)
+@GIVEN
+def test_what_is_whole_passes(steps: list[Step], sizes: list[int], seed: int) -> None:
+    compare(steps, sizes, seed)
 
 
-@pytest.mark.product(4)
+# As many examples whatever the profile: fewer would not notice what is broken.
+@settings(max_examples=300, phases=[Phase.generate], database=None)
+@GIVEN
+def compare_many(steps: list[Step], sizes: list[int], seed: int) -> None:
+    compare(steps, sizes, seed)
+
+
+@pytest.mark.product(2)
 @pytest.mark.parametrize("broken", BREAKAGES, ids=lambda broken: broken.__name__)
 def test_random_scripts_notice(broken: Callable[[Patch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         broken(patch)
         with pytest.raises((AssertionError, QueryFailed, StateError)):
-            compare()
+            compare_many()

@@ -101,6 +101,7 @@ def call(*arguments: object) -> int:
     return int(caught.value.code or 0)
 
 
+@pytest.mark.product(1, by="kind")
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("seed", range(4))
 @tuning.given(run_batch_rows=13)  # punctuations come after each batch
