@@ -27,12 +27,15 @@ GROUPS = {
     "multiway": ("multiway", "multiway_designs"),
     "multiway-figures": ("multiway_figures",),
     "fqp": ("fqp",),
+    "fqp-spark": ("fqp_spark",),
     "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
     "spark-multiway": ("spark_multiway",),
 }
 """The benchmarks, by the file of their results."""
 BENCHMARKS = tuple(name for names in GROUPS.values() for name in names)
-HAVE_QUICK = ("aggregates", "fqp", "multiway", "multiway_designs", "multiway_figures", "pushes")
+HAVE_QUICK = (
+    "aggregates", "fqp", "fqp_spark", "multiway", "multiway_designs", "multiway_figures", "pushes",
+)  # fmt: skip
 """The benchmarks that have ``--quick``."""
 
 
