@@ -98,3 +98,16 @@ def test_a_saved_engine_goes_on_with_its_queries_where_they_stood(
     if spans:
         expected, found = in_any_order(expected), in_any_order(found)
     check(steps, expected, found)
+
+
+@pytest.mark.parametrize("window", (4, 2), ids=("in one block", "spanning"))
+def test_a_closed_engine_is_saved_with_its_windows(tmp_path: Path, window: int) -> None:
+    text = "SELECT r.x FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x = s.a"
+    with Engine(topology=f"fqp:chain:3:{window}", compile_predicates=False) as engine:
+        engine.sql("CREATE STREAM R (x INT); CREATE STREAM S (a INT)")
+        engine.install(text, name="j")
+        engine.push("R", [{"x": 1}, {"x": 2}])
+    engine.save(tmp_path / "engine")
+    with ps.restore(tmp_path / "engine") as again:
+        again.push("S", [{"a": 2}])
+        assert again.queries["j"].rows().to_pylist() == [{"x": 2}]

@@ -88,6 +88,9 @@ class QueryNetwork(Protocol):
     def instruct(self, program: Program, position: int, site: Site) -> QueryOutput:
         """Send every block its instruction, and a barrier."""
 
+    def leave(self) -> None:
+        """Leave the blocks of a topology to other queries, if it is on one."""
+
     def close(self) -> None:
         """Release the threads of the driver."""
 
@@ -122,6 +125,9 @@ class OwnNetwork:
         bodies[INTAKE] = program.intake
         told = Instructions(position, bodies, site), Instructions(position)
         return run(self._driver, ((IN, message) for message in told))
+
+    def leave(self) -> None:
+        """Its blocks are its own."""
 
     def close(self) -> None:
         """Release the threads of the driver."""
@@ -184,6 +190,9 @@ class NoNetwork:
     def instruct(self, program: Program, position: int, site: Site) -> QueryOutput:
         """Nothing is told."""
         return iter(())
+
+    def leave(self) -> None:
+        """There is nothing to leave."""
 
     def close(self) -> None:
         """There is nothing to release."""
@@ -374,6 +383,7 @@ class Pipeline:
 
     def clear(self) -> None:
         """Release the blocks, with their windows and cores."""
+        self.network.leave()
         self.close()
         self.network = NoNetwork(self.network.intake)
         self._note(self.program)

@@ -83,9 +83,12 @@ class PlacedNetwork:
             if isinstance(made, PlacedOutput):
                 yield made.port, made.message
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Leave the blocks of the topology."""
         self._processor.forget(self._query, self.program.flow.blocks or ())
+
+    def close(self) -> None:
+        """Release nothing: the driver is that of the topology."""
 
 
 class SpanningNetwork:
@@ -125,10 +128,13 @@ class SpanningNetwork:
         yield from self._place.instruct(program, position, site)
         yield from self._front.instruct(program, position, site)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Leave the blocks of the topology."""
+        self._place.leave()
+
+    def close(self) -> None:
+        """Release the threads of the front's driver."""
         self._front.close()
-        self._place.close()
 
 
 def network_maker(
