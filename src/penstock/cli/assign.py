@@ -13,7 +13,7 @@ from penstock.connectors.files import FileSource
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError, PenstockError, SqlError
 from penstock.processor.query_assigner.assignment import Assignment, assignment_of
-from penstock.processor.query_assigner.query_assigner import Placed
+from penstock.processor.query_assigner.query_assigner import PlacedQuery
 from penstock.processor.topology.topology import Topology
 from penstock.program.isa.instructions import CreateStream, Derive, Install, Instruction
 from penstock.sql.parse import statements
@@ -36,7 +36,7 @@ def assigned(
         for path, found in parsed.items():
             for instruction in made.of(path, found):
                 _in_file(path, partial(engine.feed, [instruction]), found)
-        placed = [Placed(q.name, q.derived, q.program) for q in engine.queries.values()]
+        placed = [PlacedQuery(q.name, q.derived, q.program) for q in engine.queries.values()]
     if not placed:
         raise InputError(
             "there is no query to assign",

@@ -97,11 +97,12 @@ def _read(
 
 
 class _Column(NamedTuple):
-    """A column: its key in the rows, its type, and its row of numbers if it has one."""
+    """A column: its key in the rows, its type; if it has numbers, their place and NumPy's type."""
 
     key: object
     type: pa.DataType
     place: int | None
+    dtype: np.dtype[Any] | None
 
 
 class DictReader:
@@ -125,7 +126,7 @@ class DictReader:
         numeric = [field for field in stream.schema if _is_number(field.type)]
         places = {field.name: place for place, field in enumerate(numeric)}
         self._columns = [
-            _Column(key, field.type, places.get(field.name))
+            _Column(key, field.type, places.get(field.name), _dtype(field.type))
             for key, field in zip(mapping, stream.schema, strict=True)
         ]
         numbers = [column.key for column in self._columns if column.place is not None]
@@ -143,8 +144,10 @@ class DictReader:
             return None
         complete = (done == len(rows)).tolist()
         arrays: list[pa.Array[Any]] = []
-        for key, kind, place in self._columns:
-            array = _numbers_as(out[place], kind) if place is not None and complete[place] else None
+        for key, kind, place, dtype in self._columns:
+            array = None
+            if place is not None and dtype is not None and complete[place]:
+                array = _numbers_as(out[place], dtype)
             if array is None:
                 try:
                     array, reasons = python_to_array([row[key] for row in rows], kind)
@@ -168,29 +171,31 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
     if pa.types.is_floating(kind):
         largest = 2**24 if pa.types.is_float32(kind) else 2**53
         return -largest, largest
-    dtype: Any = kind.to_pandas_dtype()
-    known = np.iinfo(dtype)
+    known = np.iinfo(_dtype(kind) or np.int64)
     return int(known.min), min(int(known.max), 2**63 - 1)
 
 
-def _numbers_as(bits: Numbers, kind: pa.DataType) -> pa.Array[Any] | None:
+def _dtype(kind: pa.DataType) -> np.dtype[Any] | None:
+    return np.dtype(kind.to_pandas_dtype()) if _is_number(kind) else None
+
+
+def _numbers_as(bits: Numbers, dtype: np.dtype[Any]) -> pa.Array[Any] | None:
     """The numbers of a column as an array of its type; None if one becomes infinite."""
-    if not pa.types.is_floating(kind):
-        return pa.array(bits.astype(kind.to_pandas_dtype(), copy=False))
+    if dtype.kind != "f":
+        return pa.array(bits if dtype == np.int64 else bits.astype(dtype))
     numbers = bits.view(np.float64)
-    if pa.types.is_float32(kind):
-        with np.errstate(over="ignore"):
-            numbers = numbers.astype(np.float32)
-        if np.isinf(numbers).any():
-            return None
-    return pa.array(numbers)
+    if dtype == np.float64:
+        return pa.array(numbers)
+    with np.errstate(over="ignore"):
+        narrow = numbers.astype(dtype)
+    return None if np.isinf(narrow).any() else pa.array(narrow)
 
 
 class DictRows:
     """The lists of dicts that are pushed to an engine.
 
-    They are read by compiled code once so many have come that loading it, or compiling it on a
-    machine's first use, is worth it.
+    Compiled code reads them from a number of lists on: loading it, or compiling it on a machine's
+    first use, is not worth it for a few.
     """
 
     def __init__(self) -> None:

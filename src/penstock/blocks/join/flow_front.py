@@ -181,7 +181,7 @@ class FlowFront:
             here = np.arange(batch.num_rows) if keyed.passed is None else keyed.passed
             seqs.append(here + first)
             parts.append(keyed)
-            known.append(_held(batch, held, stored)[here])
+            known.append(_stored_in_cores(batch, held, stored)[here])
             first += batch.num_rows
         if not parts:
             return np.empty(0, np.int64), self._no_keys(side), np.empty(0, np.bool_)
@@ -352,7 +352,7 @@ class FlowFront:
         return arrived
 
 
-def _held(batch: pa.RecordBatch, held: WindowKeys | None, keys: WindowKeys) -> Mask:
+def _stored_in_cores(batch: pa.RecordBatch, held: WindowKeys | None, keys: WindowKeys) -> Mask:
     """Which of these tuples cores have: those that passed the condition of what they were sent."""
     if held is None:
         return np.zeros(batch.num_rows, np.bool_)

@@ -10,7 +10,7 @@ from penstock.engines.shared.input_slices import InputSlice, check_event, stream
 from penstock.engines.shared.max_lead import Furthest, within_lead
 from penstock.engines.shared.running_query import RegisteredQuery
 from penstock.errors import SURROGATE, ChangeRefused, InputError, named, warn
-from penstock.processor.query_assigner.query_assigner import Placed, QueryAssigner
+from penstock.processor.query_assigner.query_assigner import PlacedQuery, QueryAssigner
 from penstock.program.choose.flow import check_choice, decide
 from penstock.program.compile.change import check_change
 from penstock.program.isa.block_instructions import Program, ScanStream
@@ -102,7 +102,7 @@ class Registry(Generic[Q]):
         self.names = 0
         """How many names :meth:`new_name` has counted."""
         self._has_leads = False
-        self._placed: dict[str, Placed] = {}
+        self._placed: dict[str, PlacedQuery] = {}
         """The queries on the topology, as they were when a place was last looked for."""
 
     def stream(self, name: str) -> Stream:
@@ -338,11 +338,11 @@ class Registry(Generic[Q]):
         """The program with the blocks of the topology that serve it, if there is a topology."""
         if self._assigner is None:
             return program
-        placed: dict[str, Placed] = {}
+        placed: dict[str, PlacedQuery] = {}
         for key, query in self.queries.items():
             one = self._placed.get(key)
             if one is None or one.program is not query.program:
-                one = Placed(query.name, query.derived, query.program)
+                one = PlacedQuery(query.name, query.derived, query.program)
             placed[key] = one
         self._placed = placed
         others = (one for key, one in placed.items() if key != name.lower())

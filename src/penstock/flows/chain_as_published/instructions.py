@@ -30,7 +30,7 @@ class Reset:
 
 @dataclass(frozen=True, eq=False)
 class JoinInstruction:
-    """Join by a rule, with room for so many tuples of R and of S in the window buffers."""
+    """Join by a rule; the window buffers have room for these numbers of tuples of R and of S."""
 
     rule: Rule
     capacities: tuple[int, int]

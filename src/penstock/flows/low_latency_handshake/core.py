@@ -234,7 +234,7 @@ class LowLatencyCore:
     def _at_home(self, group: Group) -> Group:
         seqs, cores = group.seqs, self._cores
         if not isinstance(seqs, tuple) and int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1:
-            # There are no gaps: each of so many is at home here.
+            # There are no gaps: one in `cores` is at home here.
             found: Group = group.take(slice((self.number - int(seqs[0])) % cores, None, cores))
             return found
         return _where(group, cores, lambda home: home == self.number)

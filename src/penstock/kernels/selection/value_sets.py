@@ -85,7 +85,7 @@ NULL = ValueSet(False, (), True)
 NOT_NULL = ValueSet(True, ())
 
 
-class Truth(NamedTuple):
+class TruthSets(NamedTuple):
     """For which values of an expression a condition is true, and for which it is false.
 
     ``times``: how often the condition evaluates the expression.
@@ -128,7 +128,7 @@ def terms_of(condition: Expression) -> tuple[Term, ...] | None:
     return tuple(found.values())
 
 
-def _conjuncts(condition: Expression, negated: bool) -> Iterator[tuple[Truth | None, bool]]:
+def _conjuncts(condition: Expression, negated: bool) -> Iterator[tuple[TruthSets | None, bool]]:
     """The terms of a conjunction, each with whether it is negated."""
     if isinstance(condition, Call) and condition.op == "not":
         yield from _conjuncts(condition.args[0], not negated)
@@ -139,7 +139,7 @@ def _conjuncts(condition: Expression, negated: bool) -> Iterator[tuple[Truth | N
         yield _truth(condition), negated
 
 
-def _truth(condition: Expression) -> Truth | None:
+def _truth(condition: Expression) -> TruthSets | None:
     """What a condition on one expression says of its values; None if it is on more, or on none."""
     if isinstance(condition, Column):  # it is boolean
         return _compared("eq", condition, Literal(True, pa.bool_()))
@@ -153,7 +153,7 @@ def _truth(condition: Expression) -> Truth | None:
     if condition.op == "in":
         return _in(condition.args[0], condition.args[1:])
     if condition.op == "is_null" and _is_ordered(condition.args[0]):
-        return Truth(condition.args[0], NULL, NOT_NULL, 1)
+        return TruthSets(condition.args[0], NULL, NOT_NULL, 1)
     if condition.op not in ("and", "or", "not"):
         return None
     parts = [_truth(one) for one in condition.args]
@@ -163,7 +163,7 @@ def _truth(condition: Expression) -> Truth | None:
     if condition.op == "not":
         return known[0]._replace(true=known[0].false, false=known[0].true)
     true, false = (_both, _either) if condition.op == "and" else (_either, _both)
-    return Truth(
+    return TruthSets(
         known[0].expression,
         reduce(true, [one.true for one in known]),
         reduce(false, [one.false for one in known]),
@@ -174,11 +174,11 @@ def _truth(condition: Expression) -> Truth | None:
 _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 
-def _compared(op: str, expression: Expression, constant: Expression) -> Truth | None:
+def _compared(op: str, expression: Expression, constant: Expression) -> TruthSets | None:
     if not isinstance(constant, Literal) or not _is_ordered(expression):
         return None
     if constant.value is None:
-        return Truth(expression, NOTHING, NOTHING, 1)
+        return TruthSets(expression, NOTHING, NOTHING, 1)
     key = _key(constant)
     before, after = Cut(key, BEFORE), Cut(key, AFTER)
     true = {
@@ -189,17 +189,17 @@ def _compared(op: str, expression: Expression, constant: Expression) -> Truth | 
         "gt": ValueSet(False, (after,)),
         "ge": ValueSet(False, (before,)),
     }[op]
-    return Truth(expression, true, _others(true), 1)
+    return TruthSets(expression, true, _others(true), 1)
 
 
-def _in(expression: Expression, choices: tuple[Expression, ...]) -> Truth | None:
+def _in(expression: Expression, choices: tuple[Expression, ...]) -> TruthSets | None:
     if not _is_ordered(expression) or not all(isinstance(one, Literal) for one in choices):
         return None
     constants = [one for one in choices if isinstance(one, Literal)]
     keys = sorted({_key(one) for one in constants if one.value is not None})
     true = ValueSet(False, tuple([Cut(key, kind) for key in keys for kind in (BEFORE, AFTER)]))
     unknown = any(one.value is None for one in constants)
-    return Truth(expression, true, NOTHING if unknown else _others(true), 1)
+    return TruthSets(expression, true, NOTHING if unknown else _others(true), 1)
 
 
 def _is_ordered(expression: Expression) -> bool:

@@ -53,7 +53,7 @@ Sent = QueryOutput | SharedRows | MadeStream
 """What leaves the topology."""
 
 
-class Laid(NamedTuple):
+class TopologyNetwork(NamedTuple):
     """The network of a topology, its blocks by number, and the left ends of its branches."""
 
     network: Network
@@ -61,7 +61,7 @@ class Laid(NamedTuple):
     ends: list[LeftEnd]
 
 
-def lay(topology: Topology) -> Laid:
+def lay(topology: Topology) -> TopologyNetwork:
     """Lay the network of a topology. Branch ``i`` has the entries ``r i`` and ``s i``."""
     network = Network([])
     units: dict[str, Paced] = {}
@@ -90,7 +90,7 @@ def lay(topology: Topology) -> Laid:
         network.leave(end, STRAYS, STRAYS)
         ends.append(end)
     network.leave(units[topology.exit.unit], topology.exit.port, FINAL)
-    return Laid(network, blocks, ends)
+    return TopologyNetwork(network, blocks, ends)
 
 
 def _maker(topology: Topology, unit: Unit) -> Callable[[BlockInstruction], Block]:
@@ -177,7 +177,7 @@ class Processor:
         """
         numbered = {self.stream_number(name): run.plain for name, run in runs.items()}
         slice_ = Slice(first, after, numbered, only)
-        return self._sent(slice_, slice_)
+        return self._send(slice_, slice_)
 
     def program(
         self, instructions: Sequence[OPInstruction], position: int, site: Site
@@ -185,9 +185,9 @@ class Processor:
         """Send instructions that take effect at a position."""
         self._serial += 1
         words = encode(instructions, self.topology.widths)
-        return self._sent(Programming(self._serial, position, words, site), Token(self._serial))
+        return self._send(Programming(self._serial, position, words, site), Token(self._serial))
 
-    def _sent(self, by_s: Any, by_r: Any) -> Iterator[Sent]:
+    def _send(self, by_s: Any, by_r: Any) -> Iterator[Sent]:
         """Send a message in at the right ends, and one at the left ends; gives what leaves."""
         messages = [
             (f"{port} {i}", message)

@@ -56,7 +56,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Selection:
+class LiteralOnSegment:
     """A literal of the query on one segment, which counts for some clauses.
 
     Its instruction has three chunks: attribute, condition, and value. ``failures`` counts the
@@ -124,7 +124,7 @@ class SegmentedQuery:
     """A condition as blocks evaluate it: the selections on each segment, and how many clauses."""
 
     segments: tuple[Segment, ...]
-    selections: tuple[tuple[Selection, ...], ...]
+    selections: tuple[tuple[LiteralOnSegment, ...], ...]
     clauses: int
 
 
@@ -149,7 +149,7 @@ def segment_condition(condition: Expression, segments: Sequence[Segment]) -> Seg
                 numbers.append(number)
     selections = tuple(
         tuple(
-            Selection(_on_segment(literal, segment), tuple(numbers))
+            LiteralOnSegment(_on_segment(literal, segment), tuple(numbers))
             for literal, numbers in literals.items()
         )
         for segment, literals in zip(segments, found, strict=True)

@@ -424,7 +424,7 @@ def _together(run: Run, those: Iterator[tuple[Selection, Indices | None]]) -> It
         if selections and (
             own is None or count >= MOST_TOGETHER or one.tail is not selections[0].tail
         ):
-            yield _taken(run, selections, rows)
+            yield _selected_rows(run, selections, rows)
             selections, rows, count = [], [], 0
         if own is None:
             yield Selected([one], [0, len(run)], without_idle_columns(run, one.tail.columns))
@@ -433,10 +433,10 @@ def _together(run: Run, those: Iterator[tuple[Selection, Indices | None]]) -> It
             rows.append(own)
             count += len(own)
     if selections:
-        yield _taken(run, selections, rows)
+        yield _selected_rows(run, selections, rows)
 
 
-def _taken(run: Run, selections: Sequence[Selection], rows: Sequence[Indices]) -> Selected:
+def _selected_rows(run: Run, selections: Sequence[Selection], rows: Sequence[Indices]) -> Selected:
     bounds = np.cumsum([0, *map(len, rows)]).tolist()
     used = without_idle_columns(run, selections[0].tail.columns)
     return Selected(selections, bounds, used.take(np.concatenate(rows)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.processor.query_assigner.demand import Demand, demand_of
-from penstock.processor.query_assigner.query_assigner import Placed, QueryAssigner
+from penstock.processor.query_assigner.query_assigner import PlacedQuery, QueryAssigner
 from penstock.processor.topology.topology import Topology
 from penstock.program.isa.op_instructions import OPInstruction
 from penstock.program.isa.words.assembly import disassemble, to_hex
@@ -24,7 +24,7 @@ class AssignedQuery:
     """A query with its blocks, and what these are sent."""
 
     number: int
-    placed: Placed
+    placed: PlacedQuery
     demand: Demand
     instructions: tuple[OPInstruction, ...]
 
@@ -137,7 +137,7 @@ class Assignment:
             yield "  ".join(cells).rstrip()
 
 
-def assignment_of(topology: Topology, queries: Sequence[Placed]) -> Assignment:
+def assignment_of(topology: Topology, queries: Sequence[PlacedQuery]) -> Assignment:
     """The assignment of queries that have their blocks, in the order in which they came."""
     assigner = QueryAssigner(topology)
     numbers: dict[str, int] = {}

@@ -36,7 +36,7 @@ PLACE_ANEW = "Leave its blocks out, so that it finds others: program.placed()."
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedQuery:
     """A query that is on the topology: its name, whether it is a derived stream, its program."""
 
     name: str
@@ -71,7 +71,7 @@ class QueryAssigner:
     topology: Topology
 
     def assigned(
-        self, name: str, derived: bool, program: Program, others: Iterable[Placed]
+        self, name: str, derived: bool, program: Program, others: Iterable[PlacedQuery]
     ) -> Program:
         """The program with the blocks that serve it; an error says why there are none.
 
@@ -87,13 +87,13 @@ class QueryAssigner:
             self._check_place(name, derived, kept, demand, makers)
             self._check_segments(program, kept)
             return program
-        blocks = self._found(name, derived, demand, loads, makers)
+        blocks = self._choose_blocks(name, derived, demand, loads, makers)
         self._check_segments(program, blocks)
         return program.placed(replace(program.flow, blocks=blocks))
 
     # -- what is there ----------------------------------------------------------------------
 
-    def _loads(self, others: Iterable[Placed]) -> dict[int, _Load]:
+    def _loads(self, others: Iterable[PlacedQuery]) -> dict[int, _Load]:
         loads = {number: _Load() for number in self.topology.blocks}
         for one in others:
             demand = one.demand
@@ -107,7 +107,7 @@ class QueryAssigner:
         return loads
 
     def _room(self, unit: Unit, load: _Load, demand: Demand) -> bool:
-        """Whether a block has room for a query: a join alone, or so many selections."""
+        """Whether a block has room for a query: as its only join, or beside other selections."""
         if demand.window is not None:
             return not load.queries
         selections, projections = _most(unit)
@@ -119,7 +119,7 @@ class QueryAssigner:
 
     # -- a place ----------------------------------------------------------------------------
 
-    def _found(
+    def _choose_blocks(
         self,
         name: str,
         derived: bool,

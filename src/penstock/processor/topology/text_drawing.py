@@ -92,7 +92,7 @@ def _box(block: Unit) -> tuple[str, str, str, str]:
 def _branch(blocks: Sequence[Unit], left_out: int = 0) -> tuple[list[str], list[int]]:
     """The lines of a branch, and the column below each of its blocks.
 
-    With ``left_out``, so many blocks are missing before the last one.
+    ``left_out`` is the number of blocks that are missing before the last one.
     """
     lines = [" " * _SIDE, "R ─▶", "  ◀─", " " * _SIDE]
     columns = []

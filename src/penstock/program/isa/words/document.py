@@ -25,7 +25,7 @@ from penstock.program.isa.words.forms import (
     S,
 )
 from penstock.program.isa.words.layout import WordLayout, option
-from penstock.program.isa.words.packing import Placed, address, control, further
+from penstock.program.isa.words.packing import FieldInChunk, address, control, further
 from penstock.sql.expressions import TRUE, Call, Column, Literal
 from penstock.sql.plan import Output
 from penstock.streams.display import counted
@@ -96,7 +96,7 @@ def _sections() -> Iterator[str]:
     head = next(one for one in FORMS if one.has_steps)
     counts, more = control(LAYOUT, head)[:3], control(LAYOUT, head)[3:]
     at = more[0].shift + more[0].ones.bit_length()
-    policies = Placed(POLICIES, at, (1 << LAYOUT.policies) - 1)
+    policies = FieldInChunk(POLICIES, at, (1 << LAYOUT.policies) - 1)
     yield from _bits((*address(LAYOUT), *counts, policies, *more))
     yield "`policies`, `step` and `input` are 0 in the forms that do not have them.\n"
     yield "The header of every further chunk, before the bits of its form:\n"
@@ -142,7 +142,7 @@ def _form(form: Form) -> Iterator[str]:
         yield f"Further chunks: {form.text}.\n"
 
 
-def _bits(placed: Iterable[Placed]) -> Iterator[str]:
+def _bits(placed: Iterable[FieldInChunk]) -> Iterator[str]:
     size = LAYOUT.chunk_bytes * 8
     yield "| bits | bytes | field | width | meaning |\n| --- | --- | --- | --- | --- |"
     for one, shift, ones in placed:
@@ -166,11 +166,11 @@ def _meaning(one: BitField) -> str:
     return f"{one.meaning}: {', '.join(f'{i} `{word}`' for i, word in enumerate(one.words))}"
 
 
-def _from_left(given: Sequence[BitField]) -> list[Placed]:
+def _from_left(given: Sequence[BitField]) -> list[FieldInChunk]:
     placed, at = [], LAYOUT.chunk_bytes * 8
     for one in given:
         at -= one.width(LAYOUT)
-        placed.append(Placed(one, at, (1 << one.width(LAYOUT)) - 1))
+        placed.append(FieldInChunk(one, at, (1 << one.width(LAYOUT)) - 1))
     return placed
 
 

@@ -42,7 +42,7 @@ RESERVED = "reserved"
 """What the bits that no field has are called."""
 
 
-class Placed(NamedTuple):
+class FieldInChunk(NamedTuple):
     """A field in a chunk: how far its lowest bit is from the end, and its bits there as ones."""
 
     field: BitField
@@ -85,25 +85,25 @@ def refuse(
 # -- where fields are -----------------------------------------------------------------------
 
 
-def _place(fields: Sequence[BitField], layout: WordLayout, start: int) -> tuple[Placed, ...]:
+def _place(fields: Sequence[BitField], layout: WordLayout, start: int) -> tuple[FieldInChunk, ...]:
     """Fields one after the other, from a bit on that is counted from the left."""
     placed = []
     end = layout.chunk_bytes * 8
     for one in fields:
         width = one.width(layout)
         start += width
-        placed.append(Placed(one, end - start, (1 << width) - 1))
+        placed.append(FieldInChunk(one, end - start, (1 << width) - 1))
     return tuple(placed)
 
 
 @lru_cache(maxsize=64)
-def address(layout: WordLayout) -> tuple[Placed, ...]:
+def address(layout: WordLayout) -> tuple[FieldInChunk, ...]:
     """S, Q, Inst and B-ID, at the beginning of the first chunk."""
     return _place((S, Q, INST, B_ID), layout, 0)
 
 
 @lru_cache(maxsize=1024)
-def control(layout: WordLayout, form: Form | None) -> tuple[Placed, ...]:
+def control(layout: WordLayout, form: Form | None) -> tuple[FieldInChunk, ...]:
     """The other fields of the first chunk, which stand at its end; without a form, those of all."""
     end = layout.chunk_bytes * 8
     steps = end - 2 * layout.step
@@ -119,7 +119,7 @@ def control(layout: WordLayout, form: Form | None) -> tuple[Placed, ...]:
 
 
 @lru_cache(maxsize=4096)
-def further(layout: WordLayout, form: Form, number: int) -> tuple[Placed, ...]:
+def further(layout: WordLayout, form: Form, number: int) -> tuple[FieldInChunk, ...]:
     """The fields of a further chunk of fixed or repeated fields, by its number from 0."""
     return _place(form.chunk(number), layout, layout.header_bits)
 
@@ -182,7 +182,7 @@ def pack(word: Word, layout: WordLayout) -> bytes:
     return b"".join(made)
 
 
-def _chunk(chunk: int, values: Iterable[tuple[Placed, int]], form: Form) -> int:
+def _chunk(chunk: int, values: Iterable[tuple[FieldInChunk, int]], form: Form) -> int:
     """A chunk with numbers put at their bits."""
     for placed, value in values:
         if not 0 <= value <= placed.ones:
@@ -299,7 +299,7 @@ def _form(frame: Frame, layout: WordLayout) -> Form:
 
 
 def _values(
-    frame: Frame, chunk: int, bits: int, placed: Sequence[Placed], layout: WordLayout
+    frame: Frame, chunk: int, bits: int, placed: Sequence[FieldInChunk], layout: WordLayout
 ) -> dict[BitField, int]:
     """The numbers in a chunk; bits that no field has are 0."""
     values = {}
