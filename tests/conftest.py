@@ -6,7 +6,8 @@ ones without end, and prints how to repeat a failing one.
 
 Some tests run every script with every flow, kernel and batch size. Such a product is marked
 ``product(keep, by)``: of its cases with the same value of the parameter ``by`` (of all of them, if
-there is no ``by``) only ``keep`` run, drawn at random with a seed that is printed. ``--cases few``
+there is no ``by``) only ``keep`` run, drawn at random with a seed that is printed; of tests that
+take minutes, marked with the same ``among``, that many of all their cases. ``--cases few``
 (make check) draws a third of those, and ten of the cases of any other test; ``--cases all`` (make
 test-all) runs every case.
 """
@@ -30,7 +31,7 @@ _COMMON = {
 }
 
 settings.register_profile("check", derandomize=True, max_examples=15, **_COMMON)
-settings.register_profile("ci", derandomize=True, max_examples=60, **_COMMON)
+settings.register_profile("ci", derandomize=True, max_examples=50, **_COMMON)
 settings.register_profile("all", derandomize=True, max_examples=100, **_COMMON)
 settings.register_profile(
     "fuzz", max_examples=int(os.environ.get("PENSTOCK_FUZZ_EXAMPLES", "20000")), **_COMMON
@@ -61,7 +62,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "product(keep, by): of the cases with one value of `by`, `keep` are drawn"
+        "markers",
+        "product(keep, by, among): of the cases with one value of `by`, `keep` are drawn; "
+        "of those of all tests with one `among`, if it is given",
     )
     config.addinivalue_line("markers", "spark: starts Spark")
     # Under nohup, or in the background, the programs under test would ignore signals.
@@ -89,7 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mark = item.get_closest_marker("product")
         parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
         if mark is not None:
-            group = item.nodeid.partition("[")[0], str(parameters.get(mark.kwargs.get("by")))
+            test = mark.kwargs.get("among", item.nodeid.partition("[")[0])
+            group = test, str(parameters.get(mark.kwargs.get("by")))
             sizes[group] = max(1, mark.args[0] // 3) if few else mark.args[0]
         elif few and parameters:
             group = item.nodeid.partition("[")[0], ""

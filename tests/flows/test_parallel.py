@@ -67,6 +67,7 @@ def single_tuples() -> Iterator[None]:
         yield
 
 
+@pytest.mark.product(2, by="windows")
 @pytest.mark.usefixtures("single_tuples")
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("windows", WINDOWS)

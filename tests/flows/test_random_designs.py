@@ -84,7 +84,7 @@ def few_arrivals_in_a_set(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @DRIVER
 @DESIGN
-@pytest.mark.product(2, by="design")
+@pytest.mark.product(1, by="design")
 @pytest.mark.usefixtures("few_arrivals_in_a_set")
 @examples(12)
 @given(SCRIPTS, SIZES, BATCHES, SEEDS)

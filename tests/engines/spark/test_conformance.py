@@ -30,6 +30,7 @@ def engine(request: pytest.FixtureRequest, session: Session) -> Iterator[Engine]
         yield opened
 
 
+@pytest.mark.product(1)
 def test_every_script_meets_its_expectations(engine: Engine) -> None:
     some = SCRIPTS if engine.cores > 1 else SCRIPTS[::3]
     expected = {path.stem: recorded(path.read_text(encoding="utf-8")) for path in some}
@@ -46,6 +47,7 @@ TIMED = st.tuples(
 )
 
 
+@pytest.mark.product(1)
 # A failing list of scripts is not made smaller: on Spark that would take an hour, and the same
 # scripts fail in test_in_process.py, if the fault is not Spark's.
 @settings(max_examples=2, phases=[Phase.generate])

@@ -51,6 +51,7 @@ def small_chunks(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.mark.product(1)
 @SOME
 @given(
     st.booleans().flatmap(lambda derived: scripts(derived=derived)),
@@ -95,6 +96,7 @@ def test_rows_are_the_oracles_by_every_driver(
     check(steps, on_oracle(steps), found)
 
 
+@pytest.mark.product(1)
 @SOME
 @given(
     scripts(derived=True),

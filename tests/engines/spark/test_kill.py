@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.kill.campaign import FIVE, QUERIES, THREE, Campaign, Death
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.product(1, among="kills")]
 
 
 def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
@@ -35,7 +35,6 @@ def test_a_run_that_is_killed_has_each_row_once(tmp_path: Path) -> None:
     assert campaign.found() == expected
 
 
-@pytest.mark.product(1)
 @pytest.mark.parametrize(
     ("query", "cores", "design"),
     [(THREE, 1, "stashed"), (FIVE, 2, "parallel")],

@@ -131,7 +131,7 @@ def compare_many(steps: list[Step], sizes: list[int], seed: int) -> None:
     compare(steps, sizes, seed)
 
 
-@pytest.mark.product(2)
+@pytest.mark.product(1)
 @pytest.mark.parametrize("broken", BREAKAGES, ids=lambda broken: broken.__name__)
 def test_random_scripts_notice(broken: Callable[[Patch], None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
