@@ -61,8 +61,8 @@ def test_cores_that_have_no_branch_are_warned_of() -> None:
         assert other.program.flow.blocks == (8, 9, 10, 11, 12)
         lines = [one.explain().splitlines()[-2] for one in (query, other)]
     assert [str(one.message) for one in warned] == [
-        "cores=4, and each of the 2 branches of the topology fqp:partial:2x6:8 is in one core; "
-        "connect with cores=2, or take a topology of more branches, such as fqp:partial:4x3"
+        "cores=4, and the topology fqp:partial:2x6:8 has 2 branches, each in one core; connect "
+        "with cores=2, or take a topology of more branches, such as fqp:partial:4x3"
     ]
     assert [in_both, *lines] == [
         f"distribution: {where} of 4, numbered from 0; each branch of the topology is in one"

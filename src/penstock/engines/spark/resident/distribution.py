@@ -87,10 +87,11 @@ def cores_of(topology: Topology, blocks: Collection[int], cores: int) -> list[in
 def warn_of_idle_cores(topology: Topology, cores: int) -> None:
     """Warn of cores that have no branch of a topology."""
     branches = len(topology.branches)
+    there = counted(branches, "branch", "branches")
     warn(
-        f"cores={cores}, and each of the {counted(branches, 'branch', 'branches')} of the topology "
-        f"{topology.name} is in one core; connect with cores={branches}, or take a topology of "
-        f"more branches, such as fqp:partial:{cores}x{max(1, len(topology.blocks) // cores)}"
+        f"cores={cores}, and the topology {topology.name} has {there}, each in one core; connect "
+        f"with cores={branches}, or take a topology of more branches, such as "
+        f"fqp:partial:{cores}x{max(1, len(topology.blocks) // cores)}"
     )
 
 
