@@ -114,7 +114,7 @@ kill-test: $(READY)
 	@$(BIN)/python -m tests.kill --kills $(N)
 
 bench: $(READY)
-	@$(SAY) "benchmarks, about half an hour (python -m bench --figures docs/figures)"
+	@$(SAY) "benchmarks, about forty minutes (python -m bench --figures docs/figures)"
 	@$(BIN)/python -m bench --figures docs/figures
 
 format: $(READY)

@@ -16,7 +16,7 @@ from penstock.flows.low_latency_handshake.core import LowLatencyCore, Program
 from penstock.flows.network.network import Driver, Network, run
 from penstock.flows.sub_window import SubWindow
 
-GROUP = 1 << 14
+GROUP = 1 << 15
 """The most tuples of a message: it makes no other hops than a single tuple, and costs as much."""
 
 
