@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import tuning
-from penstock.kernels.dict_rows import DictReader
+from penstock.kernels.dict_rows import DictReader, DictRows
 from penstock.streams.convert import to_batches
 from penstock.streams.events import Tuples
 from penstock.streams.schema import Stream, parse_type
@@ -150,6 +150,18 @@ def test_a_key_may_empty_the_list_while_it_is_looked_up() -> None:
     rows: list[Any] = [{"C0": 1, "C1": 2}, {"C0": 3, Foreign(): 4}, {"C0": 5, "C1": 6}]
     assert DictReader(stream, ("C0", "C1")).batch(rows) is None
     assert rows == []
+
+
+def test_other_code_reads_lists_before_and_without_compiling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, rows = stream_of(["int64"]), [{"C0": 1}, {"C0": 2}]
+    with tuning.given(lists_to_compile=1):
+        pushed = DictRows()
+        assert pushed.batch(stream, rows) is None
+        assert pushed.batch(stream, rows) is not None
+        monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+        assert pushed.batch(stream, rows) is None
 
 
 @pytest.mark.parametrize("lists", [0, 3])

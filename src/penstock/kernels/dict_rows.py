@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import types
+from numba import config, types
 from numba.core.types import ExternalFunction
 
 from penstock.kernels.machine_code import njit
@@ -206,7 +206,7 @@ class DictRows:
         """A list of dicts as a batch; None if it is something else, or for other code to read."""
         if not data or type(data[0]) is not dict:
             return None
-        if self._lists < TUNING.lists_to_compile:
+        if self._lists < TUNING.lists_to_compile or config.DISABLE_JIT:  # type: ignore[attr-defined]
             self._lists += 1
             return None
         keys = tuple(data[0])
