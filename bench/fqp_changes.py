@@ -107,12 +107,13 @@ def measure(keys: tuple[str, str], changes: int, window: int) -> dict[str, Any]:
         thread.start()
         time.sleep(min(0.005 * changes, 1.0))
         calm = len(flow.delays)
-        seconds = []
+        seconds, used = [], []
         for number in range(changes):
             time.sleep(0.013)
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.thread_time()
             query.change((other, one)[number % 2])
             seconds.append(time.perf_counter() - start)
+            used.append(time.thread_time() - before)
         during = len(flow.delays)
         stop.set()
         thread.join()
@@ -121,6 +122,7 @@ def measure(keys: tuple[str, str], changes: int, window: int) -> dict[str, Any]:
         "window": window,
         "changes": changes,
         "change": summary(seconds),
+        "change_by_processor_time": summary(used),
         "delay_of_pushes_before": summary(flow.delays[:calm]),
         "delay_of_pushes": summary(flow.delays[calm:during]),
         "tuples": PUSH * during,

@@ -86,8 +86,10 @@ def changes(found: dict[str, dict[str, Any]]) -> Iterator[Row]:
     goals = {"same keys": "p99 1 ms", "other keys": "p99 10 ms"}
     for name, entry in found.items():
         delays = (entry["delay_of_pushes_before"], entry["delay_of_pushes"])
+        took, used = entry["change"], entry.get("change_by_processor_time")
+        of_it = f", of the processor {used['p50_ms']:.2f} and {used['p99_ms']:.2f}" if used else ""
         measured = (
-            f"p50 {entry['change']['p50_ms']:.2f} ms, p99 {entry['change']['p99_ms']:.2f} ms; "
+            f"p50 {took['p50_ms']:.2f} ms, p99 {took['p99_ms']:.2f} ms{of_it}; "
             f"pushes p99 {delays[1]['p99_ms']:.2f} ms (without changes {delays[0]['p99_ms']:.2f})"
         )
         work = f"a change to {name}, windows of {entry['window']:,}, 1 M t/s flow"
@@ -108,7 +110,8 @@ def many_selections(found: dict[str, dict[str, Any]]) -> Iterator[Row]:
 
 def millions(entry: dict[str, Any]) -> str:
     """The rate, in millions of tuples per second of the processor."""
-    return f"{entry['by_processor_time'] / 1e6:.3g} M t/s"
+    rate = entry["by_processor_time"] / 1e6
+    return f"{rate:,.0f} M t/s" if rate >= 100 else f"{rate:.3g} M t/s"
 
 
 def main(given: list[str] | None = None) -> None:
