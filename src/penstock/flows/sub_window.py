@@ -486,6 +486,10 @@ class SinglePushProbe:
         self._kernel: Callable[..., tuple[int, int]]
         self.comparisons = compared
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but addresses, which are those of these keys: a copy looks up its own."""
+        return {**vars(self), "_stored": None}
+
     def serves(self, probes: Arrivals) -> bool:
         """Whether it is one probe whose candidates are decided by numbers and keys alone."""
         if len(probes) != 1 or probes.low is not None or not probes.keys:
