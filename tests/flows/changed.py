@@ -41,13 +41,14 @@ def unequal(left: Any, right: Any) -> bool:
 class Program:
     """Windows, a comparison of the first or of the second column, and perhaps a filter.
 
-    The filter lets every second tuple of R pass, from the first on.
+    The filter lets every second tuple of R pass, from the first on. ``order``: that of the pairs.
     """
 
     windows: tuple[Window, Window]
     matches: Matches = equal
     column: int = 0
     filters: bool = False
+    order: str | None = None
 
     def passes(self, side: int, seq: int) -> bool:
         return side == 1 or not self.filters or seq % 2 == 0
@@ -60,7 +61,8 @@ class Program:
         op = "eq" if self.matches is equal else "ne"
         x, y = (Column(side, self.column, f"c{side}", pa.int64()) for side in (0, 1))
         predicate = Predicate.of(Call(op, (x, y), pa.bool_()), load_plain)
-        return Rule(predicate, "nested-loop", (self.windows[0].rows, self.windows[1].rows))
+        rows = self.windows[0].rows, self.windows[1].rows
+        return Rule(predicate, "nested-loop", rows, self.order and (self.order, 1))
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,11 @@ class Changed:
             elif window.span is not None and j + window.span <= self._passed(side, self.at):
                 return True
         return False
+
+    def is_new(self, pair: Pair) -> bool:
+        """Whether the younger tuple of a pair came after the change."""
+        left, right = self.seen(self.at)
+        return pair[0] >= left or pair[1] >= right
 
     # -- as a join block sends it -----------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from penstock.testing.explore import Exploration, Phase, Units, explore
 from penstock.testing.plain_window import PlainChange, plain_parts
 from penstock.testing.schedule import Step
 
+WIDE = (Window(rows=3), Window(rows=3))
 COUNT = (Window(rows=2), Window(rows=1))
 TIME = (Window(span=3), Window(span=2))
 CHANGES: dict[str, tuple[Program, Program]] = {
@@ -168,6 +170,39 @@ def test_no_schedule_of_a_one_way_flow_misses_repeats_or_disorders_a_pair_at_a_c
     total = added(explore_one_way(units, case, order) for case in cases(change, arrivals))
     print(f"{flow.__name__}, {size}, {order}, {change}: {total}")
     assert total.orders > 10**4
+
+
+@pytest.mark.product(4, by="flow")
+@pytest.mark.parametrize("flow", [splitjoin_tree, celljoin_cells])
+@SIZE
+@pytest.mark.parametrize("orders", [*permutations(ORDERS, 2)], ids="-".join)
+def test_no_schedule_disorders_a_pair_when_another_order_is_asked_for(
+    flow: MakeNetwork, size: str, orders: tuple[str, str]
+) -> None:
+    (before, after), (cores, arrivals) = orders, SIZES[size]
+    programs = Program(WIDE, order=before), Program(WIDE, unequal, order=after)
+    units = Units(flow(cores, Stars(before, 1)), seen)
+    total = added(
+        explore_orders(units, Changed(order, at, *programs)) for order in arrivals for at in (2, 3)
+    )
+    print(f"{flow.__name__}, {size}, {before}, then {after}: {total}")
+    assert total.orders > 10**4
+
+
+def explore_orders(units: Units, case: Changed) -> Exploration:
+    """In every schedule, the pairs of either side of a change come in the order of that side."""
+    every = OrderedPairs(case, "none")  # type: ignore[arg-type]
+    asked = [OrderedPairs(case, one.order or "none") for one in (case.before, case.after)]  # type: ignore[arg-type]
+
+    def check(came: list[Any], steps: list[Step]) -> None:
+        every.check(came, "coordinator" in units.names)
+        found = [one for one in came if isinstance(one, tuple)]
+        sides = [[pair for pair in found if case.is_new(pair) == new] for new in (False, True)]
+        assert sides[0] + sides[1] == found
+        for expected, pairs in zip(asked, sides, strict=True):
+            expected.check_order(pairs)
+
+    return explore(units, [[("in", message) for message in case.messages()]], check)
 
 
 # -- what it finds if something is broken -------------------------------------------------------

@@ -176,6 +176,7 @@ class CellCore:
         if isinstance(message, Rule):
             self._compared = self.comparisons
             self._windows = [SubWindow(side, message, 1) for side in (0, 1)]
+            self._processing.change(message)
             return
         for side, part in enumerate(message.windows):
             if part is not None:
@@ -212,8 +213,7 @@ def celljoin_network(cores: int, k: int, stars: Stars) -> Network:
     """The coordinator, the cores, and one merger for what they return."""
     coordinator = Coordinator(cores, k)
     core_units = [CellCore(i, stars) for i in range(cores)]
-    inputs, order = len(STREAMS) * cores, stars.order
-    collector = Merger("collector", inputs, order != "none", order == "inner")
+    collector = Merger("collector", len(STREAMS) * cores)
     network = Network([coordinator, *core_units, collector])
     network.enter("in", coordinator, "in")
     for number, core in enumerate(core_units):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from penstock.blocks.join.partner_search import Arrivals, Change, Chunk, FoundPairs, no_pairs
+from penstock.blocks.join.partner_search import Arrivals, Change, Chunk, FoundPairs, Rule, no_pairs
 from penstock.blocks.window.steps import Steps
 from penstock.flows.network.network import Driver, Network, Paced, Sent, with_loads
 from penstock.flows.splitjoin.gathering import ALL_SECTIONS, STREAMS, Results, Stars
@@ -29,7 +29,7 @@ class ProcessingCore:
     """Algorithm 3: compares arriving tuples with its part of the other stream's window."""
 
     def __init__(self, stars: Stars) -> None:
-        self._stars = stars
+        self.stars = stars
         self.probed = 0
         self.matched = 0
 
@@ -46,9 +46,9 @@ class ProcessingCore:
     def with_stars(self, pairs: FoundPairs, ranks: tuple[int, int], until: int) -> Results:
         """The pairs of a chunk with these ranks, all of those before rank ``until``."""
         first, after = ranks
-        sections = self._stars.sections(pairs, first) if len(pairs) else pairs.ranks
-        reached = ALL_SECTIONS if until == after else self._stars.reached(until, first)
-        return Results(pairs, sections, reached, after)
+        sections = self.stars.sections(pairs, first) if len(pairs) else pairs.ranks
+        reached = ALL_SECTIONS if until == after else self.stars.reached(until, first)
+        return Results(pairs, sections, reached, after, self.stars.order)
 
 
 class ProcessingCores:
@@ -58,6 +58,13 @@ class ProcessingCores:
         self._stars = stars
         self.cores = tuple(ProcessingCore(stars) for _ in STREAMS)
         self._steps = Steps(TUNING.ranks_per_chunk)
+
+    def change(self, rule: Rule) -> None:
+        """Give the pairs of later chunks in the order that a rule asks for."""
+        if rule.order is not None:
+            self._stars = Stars(*rule.order)
+            for core in self.cores:
+                core.stars = self._stars
 
     def results(self, chunk: Chunk, windows: Sequence[SubWindow]) -> Iterator[Sent]:
         """The pairs of a chunk in these windows, in smaller steps where there are many pairs.
@@ -94,7 +101,7 @@ class ProcessingCores:
                 assert found is not None
                 pairs = found
             sections = self._stars.sections_of_one(pairs) if len(pairs) else pairs.ranks
-            yield STREAMS[side], Results(pairs, sections, ALL_SECTIONS, after)
+            yield STREAMS[side], Results(pairs, sections, ALL_SECTIONS, after, self._stars.order)
 
     def _found(
         self,

@@ -186,6 +186,7 @@ class JoinBlock:
         )
         if search is not None:
             self.front = FlowFront(search, self.sides, self.matcher, self.latency)
+            self._place(site)
         self._search: StepwiseSearch | FirstPartnerSearch
         self._search = StepwiseSearch(self.matcher, self.sides)
         if one_partner:
@@ -197,14 +198,11 @@ class JoinBlock:
         self._program(instruction)
 
     def _place(self, site: Site) -> None:
-        """Change to a flow that offers another order. All pairs so far have been found."""
-        assert self._site is not None
-        flow, self._site = self._site.flow, site
-        if self.front is not None and site.flow != flow:
-            search = self._partner_search_of(site.flow, self.kind)
-            assert search is not None
-            self.matcher.comparisons += self.front.search.comparisons
-            self.front.use(search)
+        """Note where the work is done: a change may ask a flow for another order of the pairs."""
+        self._site = site
+        if self.front is not None and site.flow is not None and self.kind == "inner":
+            # For other kinds, the flow is asked for the order that shows who has no partner.
+            self.front.order = (site.flow.order, site.flow.precision)
 
     def _program(self, instruction: JoinStreams) -> None:
         """Take another predicate, output columns or window sizes; the windows stay.

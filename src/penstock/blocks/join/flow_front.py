@@ -77,6 +77,8 @@ class FlowFront:
         latency: Latency,
     ) -> None:
         self.search = search
+        self.order: tuple[str, int] | None = None
+        """The order in which pairs are asked for, with its precision; None: the flow knows."""
         self._latency = latency
         self._sides = sides
         self._matcher = matcher
@@ -87,11 +89,6 @@ class FlowFront:
         self._inside: tuple[deque[tuple[int, int]], ...] = (deque(), deque())
         self._left = [0, 0]
         self._entered: deque[tuple[int, int]] = deque(maxlen=MOST_ENTRIES)
-
-    def use(self, search: PartnerSearch) -> None:
-        """Replace the flow by another; all pairs so far have been found."""
-        self.search.close()
-        self.search, self._sent = search, None
 
     # -- a change ---------------------------------------------------------------------------
 
@@ -124,7 +121,7 @@ class FlowFront:
             sent = (self._live(r), self._live(s))
         self.search.change(
             Change(
-                self._matcher.rule((left, right)),
+                self._matcher.rule((left, right), self.order),
                 (r.rows.next, s.rows.next),
                 (r.cut(s), s.cut(r)),
                 None if sent is not None or before is None else self._lifetimes(before),

@@ -158,9 +158,11 @@ class Matcher:
             for side, keys in zip(self._sides, self.keys, strict=True):
                 keys.drop_before(side.rows.first)
 
-    def rule(self, window_rows: tuple[int | None, int | None]) -> Rule:
+    def rule(
+        self, window_rows: tuple[int | None, int | None], order: tuple[str, int] | None
+    ) -> Rule:
         """The predicate for the cores of a flow."""
-        return Rule(self.predicate, self._kernel_name, window_rows)
+        return Rule(self.predicate, self._kernel_name, window_rows, order)
 
     def passing(self, left: Indices, right: Indices, compiled: bool) -> Indices | None:
         """Which pairs of a kernel pass the rest of the predicate; None: there is no rest.

@@ -213,12 +213,14 @@ def no_pairs() -> FoundPairs:
 class Rule:
     """A query as cores see it: the predicate, and the kernel that searches by it.
 
-    ``window_rows`` is the size of each stream's count window, None for others.
+    ``window_rows`` is the size of each stream's count window, None for others. ``order`` is the one
+    in which pairs are asked for, and its precision; None: that of before.
     """
 
     predicate: Predicate
     kernel: str
     window_rows: tuple[int | None, int | None]
+    order: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,13 +34,15 @@ STREAMS = ("R", "S")
 class Results:
     """Pairs by section, and the section before which all have come.
 
-    ``until`` is ALL_SECTIONS at the end of a chunk, whose last rank is before ``rank``.
+    ``until`` is ALL_SECTIONS at the end of a chunk, whose last rank is before ``rank``. ``order``
+    is that of its sections.
     """
 
     pairs: FoundPairs
     sections: Indices
     until: int
     rank: int
+    order: str
 
     def __str__(self) -> str:
         """What it holds, for an error to say where."""
@@ -133,17 +135,16 @@ def _part(pairs: FoundPairs, sections: Indices, which: slice) -> tuple[FoundPair
 class Merger:
     """An n-ary merger; the combiner at the root of both trees is one with two inputs.
 
-    With ``waits`` it keeps the order of sections (Algorithm 5), and takes from the input that is
-    behind; without, it passes results on at once, and only the end of a chunk waits for all.
+    If an order is asked for, it keeps that of sections (Algorithm 5), and takes from the input that
+    is behind; if none is, it passes results on at once, and only the end of a chunk waits for all.
+    The results say which: those of a chunk have one order, and one chunk follows another.
     """
 
-    def __init__(self, name: str, inputs: int, waits: bool, inner: bool = True) -> None:
+    def __init__(self, name: str, inputs: int) -> None:
         self.name = name
         self.inputs = [f"in{i}" for i in range(inputs)]
-        self._waits = waits
-        # Within an unfinished section of arrivals any order will do. The section of comparisons
-        # that has been reached is of an arrival to come.
-        self._side: Literal["left", "right"] = "left" if inner else "right"
+        self._waits = False
+        self._side: Literal["left", "right"] = "left"
         self._until = [0] * inputs
         self._waiting: list[list[tuple[FoundPairs, Indices]]] = [[] for _ in range(inputs)]
         self.stars = 0
@@ -158,6 +159,8 @@ class Merger:
     def step(self, port: Port, message: Results) -> Iterable[Sent]:
         """Queue a message, and give the sections that all inputs have completed."""
         number = self.inputs.index(port)
+        if not any(self._until) and not any(self._waiting):
+            self._begin(message.order)
         before = min(self._until)
         self._until[number] = message.until
         self._waiting[number].append((message.pairs, message.sections))
@@ -171,7 +174,14 @@ class Merger:
         # A star is passed on without results too: a merger below that waits for it holds up the
         # other stream.
         self.stars += 1
-        return [("out", Results(*ready, after, message.rank))]
+        return [("out", Results(*ready, after, message.rank, message.order))]
+
+    def _begin(self, order: str) -> None:
+        """Begin with a chunk whose results have this order."""
+        self._waits = order != "none"
+        # Within an unfinished section of arrivals any order will do. The section of comparisons
+        # that has been reached is of an arrival to come.
+        self._side = "left" if order == "inner" else "right"
 
     def _ready(self, until: int) -> tuple[FoundPairs, Indices]:
         """Take the results of the complete sections, in order."""

@@ -9,7 +9,8 @@ tuples, to the combiner.
 A message is a chunk of tuples of both streams. A core stores its share of it first and processes
 all of it then: each tuple carries the range of its candidates, so it is never compared too early.
 
-A change goes the same way. A core cuts what it stores to other window sizes, takes another
+A change goes the same way. Mergers need not know of it: the results of each chunk say in which
+order they are asked for. A core cuts what it stores to other window sizes, takes another
 predicate over the keys that it has, or finds the other keys of its own tuples among those sent.
 Tuples stay where they are and the counting goes on, so that every tuple is stored by one core.
 """
@@ -113,6 +114,7 @@ class JoinCore:
         if isinstance(message, Change):
             for storage in self._storage:
                 storage.change(message)
+            self._processing.change(message.rule)
             return
         # A single tuple is compared before it is stored: it is not among its own candidates.
         alone = message.ranks[1] - message.ranks[0] == 1
@@ -162,11 +164,10 @@ def splitjoin_network(cores: int, branching: int, stars: Stars) -> Network:
     entered = [(unit.name, "in") for unit in core_units]
     root = distribution_tree(network, entered, branching)
     network.enter("in", root, "in")
-    waits = stars.order != "none"
-    combiner = Merger("combiner", 2, waits, stars.order == "inner")
+    combiner = Merger("combiner", 2)
     network.units.append(combiner)
     for number, stream in enumerate(STREAMS):
-        top, output = _merging(network, core_units, stream, branching, stars)
+        top, output = _merging(network, core_units, stream, branching)
         network.wire(top, output, combiner, f"in{number}")
         if output == "out":
             network.at_ends.add(top.name)
@@ -199,7 +200,7 @@ def distribution_tree(
 
 
 def _merging(
-    network: Network, cores: Sequence[Paced], stream: str, branching: int, stars: Stars
+    network: Network, cores: Sequence[Paced], stream: str, branching: int
 ) -> tuple[Paced, Port]:
     """Mergers below the cores' outputs of one stream, down to one; its last output."""
     ends: list[tuple[Paced, Port]] = [(core, stream) for core in cores]
@@ -209,7 +210,7 @@ def _merging(
         below: list[tuple[Paced, Port]] = []
         for number, group in enumerate(groups):
             name = f"merger {stream}{level}.{number}"
-            node = Merger(name, len(group), stars.order != "none", stars.order == "inner")
+            node = Merger(name, len(group))
             for i, (unit, output) in enumerate(group):
                 network.wire(unit, output, node, f"in{i}")
             network.units.append(node)
