@@ -29,6 +29,7 @@ GROUPS = {
     "fqp": ("fqp",),
     "fqp-spark": ("fqp_spark",),
     "spark": ("spark_joins", "spark_rows", "spark_aggregates"),
+    "spark-state": ("spark_state",),
     "spark-multiway": ("spark_multiway",),
 }
 """The benchmarks, by the file of their results."""

@@ -30,6 +30,7 @@ class Ranks:
     """
 
     tuples: list[Indices]
+    _every: list[Indices]
 
     def __init__(self, admitted: Sequence[Admitted]) -> None:
         self.count = sum(len(one.keys) for one in admitted)
@@ -41,6 +42,11 @@ class Ranks:
         by_position = by_position and (self._rank_alone(positions) or self._rank_densely(positions))
         if not by_position:
             self._rank_by_keys(admitted)
+        self._every = list(self.tuples)
+
+    def leave(self, input: int, chosen: Indices) -> None:
+        """Let an input's tuples be those at these indices; ranks stay, and all count as seen."""
+        self.tuples[input] = self._every[input][chosen]
 
     def _rank_alone(self, positions: Sequence[Indices]) -> bool:
         """Rank the tuples of the only input that has any; False if there are several."""
@@ -77,7 +83,7 @@ class Ranks:
 
         The ranks never fall.
         """
-        tuples = self.tuples[input]
+        tuples = self._every[input]
         if len(ranks) < len(tuples) // FEW:
             return np.searchsorted(tuples, ranks)
         seen = np.empty(len(ranks), np.int64)
@@ -103,8 +109,8 @@ class Ranks:
         if admitted.after is None or not len(admitted.after):
             return self.controls[side], admitted.control_punctuations
         if not len(self.controls[side]):
-            return self.tuples[side], admitted.after
-        ranks = np.concatenate((self.tuples[side], self.controls[side]))
+            return self._every[side], admitted.after
+        ranks = np.concatenate((self._every[side], self.controls[side]))
         values = np.concatenate((admitted.after, admitted.control_punctuations))
         order = np.argsort(ranks, kind="stable")
         return ranks[order], values[order]

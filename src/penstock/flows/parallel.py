@@ -35,10 +35,12 @@ find by itself which stream is divided. All find the same one, and never another
 asks :func:`divided_stream` once, at its first instruction, when every window is empty, so that the
 answer follows from the program alone. It is saved with the block's state, and kept by every change:
 a stream that is better to divide under the new program would not be whole in any core. Each core
-decides which tuples are late, numbers the others, and lets them expire, for all streams, those of
-others' shares too; what it keeps for others' tuples is their times. So a tuple has one number, and
-one home core, everywhere, and count windows count alike. The home core goes by the number that a
-tuple arrived with, which is kept where a window is packed.
+decides which tuples are late and counts the others, for all streams. So a tuple has one number of
+arrival, and one home core, everywhere, and count windows count alike. The window of the divided
+stream has the tuples at home in the core and no others, each with its number of arrival
+(:mod:`penstock.blocks.window.window`). That is so with the search of ``mjoin``; those of
+``circular`` and ``stashed`` know by a tuple's number what pushes it out, so with them the window is
+whole in every core, of which each processes its part.
 """
 
 from __future__ import annotations
@@ -284,12 +286,20 @@ def parallel_units(cores: int, branching: int = 2, search: MakeUnits = mjoin_uni
 def parallel_core(search: MakeUnits, driver: Callable[[Network], Driver]) -> MultiFlow:
     """One core of Parallel-MJ, whose others are in other processes, on a driver.
 
-    The divided stream is the one whose side has a share.
+    The divided stream is the one whose window stores a share, and then only those tuples come; or
+    the one whose window is whole and of which a part is processed here.
     """
 
     def part(program: SearchProgram) -> SearchProgram:
-        [(divided, share)] = [(s.index, s.share) for s in program.sides if s.share is not None]
-        return with_share(program, divided, share)
+        [side] = [side for side in program.sides if side.share or side.part]
+        if side.part is not None:
+            return with_share(program, side.index, side.part)
+        assert side.share is not None
+        ordered = replace(
+            program, order=lambda origin: early(program.terms, program.order(origin), side.index)
+        )
+        all_of_it = tuple(None for _ in program.sides)
+        return ordered.of_part(Part(all_of_it, all_of_it, side.share.core == 0))
 
     return MultiFlow(search, driver, part)
 

@@ -70,6 +70,8 @@ def test_a_change_takes_effect_at_its_position_and_restarts_nothing(session: Ses
         assert drained(query) == embedded(OTHER)
         assert other.metrics()["tuples_in"] == {"R": 200}
         assert query.metrics()["window_tuples"] == [64, 64]
+        halves = [core["window"] for core in query.metrics()["cores"]]
+        assert halves == [[32, 32], [32, 32]], "each core stores its own tuples only"
         other.drop()
         engine.wait()
         assert list(engine.queries) == ["band"]

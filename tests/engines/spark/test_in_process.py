@@ -23,7 +23,7 @@ from tests.test_random_scripts import BATCHES, SIZES, check, on_oracle, run_on
 from tests.thresholds import low_thresholds
 
 import penstock as ps
-from penstock.engines.shared.pipeline import OwnNetwork, Pipeline
+from penstock.engines.shared.pipeline import OwnNetwork
 from penstock.engines.spark.core import host
 from penstock.engines.spark.engine import Engine
 from penstock.flows.network.network import Driver, Network
@@ -85,9 +85,7 @@ def test_rows_are_the_oracles_by_every_driver(
 
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                host, "Pipeline", partial(Pipeline, network=partial(OwnNetwork, drive=drive))
-            )
+            patch.setattr(host, "network_maker", lambda *_: partial(OwnNetwork, drive=drive))
             found = on_cluster(steps, sizes, "int64", seed, compile_predicates=False, cores=2)
     finally:
         for one in made:  # workers that are killed close nothing

@@ -44,7 +44,7 @@ from penstock.blocks.contract import (
     Traits,
 )
 from penstock.blocks.join.compiled_steps import BatchJoin, BatchPairs, SingleJoin
-from penstock.blocks.join.core_figures import core_figures
+from penstock.blocks.join.core_figures import core_figures, divided_windows
 from penstock.blocks.join.first_partner import FirstPartnerSearch
 from penstock.blocks.join.flow_front import FlowFront
 from penstock.blocks.join.latency import Latency
@@ -98,9 +98,10 @@ class JoinBlock:
     """Two windows and a predicate. Takes a run of each side and gives runs of pairs.
 
     Its site says where the work is done. With a share it is one of several cores (SplitJoin, Najafi
-    2019 §5.1): each takes every tuple and probes with it, and one of them, chosen by the tuple's
-    number, stores it for later tuples. So each pair is found once, in the core of its earlier
-    tuple. Inner joins only: no core knows whether a tuple has a partner in another core.
+    2019 §5.1): each takes every tuple and probes with it, and one of them, chosen by the number of
+    the tuple in its stream, stores it for later tuples; the others forget it with the batch. So
+    each pair is found once, in the core of its earlier tuple. Inner joins only: no core knows
+    whether a tuple has a partner in another core.
 
     With a flow for which ``core_threads_of`` makes threads, the block has the windows, and threads
     divide the work on them. Inner joins only, since one thread marks the matched tuples.
@@ -173,7 +174,9 @@ class JoinBlock:
         self._streams = instruction.streams
         left, right = (StoredWindow(i, instruction.schemas[i], self.clock) for i in (0, 1))
         self.sides = (left, right)
-        self._share = left.share = right.share = site.share
+        self._share = site.share
+        for side in self.sides if site.share is not None else ():
+            side.divide(site.share, takes_guests=True)
         self._unmatched = PartnerMarks(self.kind, self.sides, self.clock)
         self._output_punctuations = OutputPunctuations(
             self.kind, self.sides, self.clock, site.is_read
@@ -255,6 +258,7 @@ class JoinBlock:
             "matches": self.matches,
             "window_tuples": [len(side.rows) for side in self.sides],
             "expired_tuples": [side.rows.first for side in self.sides],
+            **divided_windows(self.sides),
             "window_bytes": self.nbytes,
             "cores": core_figures(self),
             "latency": [self.latency],
@@ -499,7 +503,7 @@ class JoinBlock:
         admitted = admit(side, run, self._streams[side.index])
         self.late[side.index] += len(run) - admitted.batch.num_rows
         if not admitted.batch.num_rows:
-            side.newest = 0
+            side.append_none()
             return admitted, NO_KEYS
         keyed = self.matcher.keys[side.index].keyed(admitted.batch, self._key_failures[side.index])
         side.append(admitted.batch, admitted.times, admitted.keys)
@@ -599,7 +603,7 @@ class JoinBlock:
 
     def _gather(self, found: RankedPairs, ranks: Ranks) -> Run:
         run = self._output(found, ranks.positions(found.ranks))
-        return run if self._share is None else replace(run, ties=ties(found, ranks))
+        return run if self._share is None else replace(run, ties=ties(found, ranks, self.sides))
 
     def _mark(self, found: RankedPairs) -> RankedPairs:
         found = self._unmatched.mark(found)

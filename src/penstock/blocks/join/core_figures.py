@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
-import numpy as np
-
 from penstock.blocks.join.flow_front import FlowFront
 from penstock.blocks.join.parallel_probe import CoreThreads
 from penstock.blocks.window.window import StoredWindow
@@ -39,6 +37,12 @@ def core_figures(join: MeasuredJoin) -> list[dict[str, Any]]:
     probed its windows; ``matched`` the pairs that it has found.
     """
     return _of_flow(join) or [one_core(join)]
+
+
+def divided_windows(sides: Sequence[StoredWindow]) -> dict[str, list[bool]]:
+    """Which windows are divided among cores, if any: a core counts its own tuples of those."""
+    divided = [side.share is not None for side in sides]
+    return {"divided_windows": divided} if any(divided) else {}
 
 
 def added_up(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -74,8 +78,8 @@ def one_core(join: MeasuredWindows) -> dict[str, Any]:
     """The figures of a join block that does its work itself."""
     return {
         "core": 0,
-        "stored": [_stored(side) for side in join.sides],
-        "probed": [side.rows.next for side in join.sides],
+        "stored": [side.rows.next for side in join.sides],
+        "probed": [side.arrivals for side in join.sides],
         "matched": join.matches,
         "comparisons": join.comparisons,
         "window": [len(side.rows) for side in join.sides],
@@ -106,10 +110,3 @@ def _added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         else:
             added[name] = value + more
     return added
-
-
-def _stored(side: StoredWindow) -> int:
-    """A side numbers its tuples as they arrive; the number is the count."""
-    if side.share is None:
-        return side.rows.next
-    return int(side.share.before(np.array([side.rows.next]))[0])

@@ -46,8 +46,8 @@ Indices = npt.NDArray[np.int64]
 class Probes:
     """The probing tuples of one side: their numbers, their candidate ranges, and their keys.
 
-    ``ranks`` are those of all the side's arrivals, ``at`` those of the ones that probe; ``stored``
-    are the columns that they search.
+    ``numbers`` count from ``first_seq``. ``ranks`` are those of all the side's arrivals, by number,
+    ``at`` those of the ones that probe; ``stored`` are the columns that they search.
     """
 
     numbers: Indices
@@ -129,7 +129,7 @@ class Matcher:
                 side,
                 self.dictionary,
                 None if self.stores_keys else (side.rows.first, ()),
-                side.share,
+                None,
                 side.index,
                 self._filters[side.index],
                 self._one_partner,
@@ -145,6 +145,8 @@ class Matcher:
         """Store the keys of the tuples that have just been appended to a window."""
         if self.stores_keys:
             first = side.rows.next - side.newest
+            if side.places is not None:
+                keyed = keyed.stored(side.places, side.newest)
             self.keys[side.index].store(keyed, first, side.newest)
         else:
             self._widen(side, keyed)
@@ -203,14 +205,18 @@ class Matcher:
         ranges = keys.candidates(other.ranges(seen, lambda: self._reach(side, admitted)))
         lo, hi, lower, upper = ranges.lo, ranges.hi, ranges.lower, ranges.upper
         numbers, at = np.arange(new_here, dtype=np.int64), ranks
+        if side.places is not None:
+            numbers, ranks = side.places, np.empty_like(at)
+            ranks[numbers] = at
         if keyed.passed is not None:
-            numbers = keyed.passed
-            at, lo, hi = ranks[numbers], lo[numbers], hi[numbers]
-            lower = None if lower is None else lower[numbers]
-            upper = None if upper is None else upper[numbers]
+            passed = keyed.passed
+            numbers, at, lo, hi = numbers[passed], at[passed], lo[passed], hi[passed]
+            lower = None if lower is None else lower[passed]
+            upper = None if upper is None else upper[passed]
         columns = self.probe.probing(side.index, keyed.values, keyed.valid, lower, upper)
         stored = keys.read(lower is not None, upper is not None)
-        return Probes(numbers, side.rows.next - new_here, lo, hi, columns, ranks, at, stored)
+        first = side.rows.next - side.newest
+        return Probes(numbers, first, lo, hi, columns, ranks, at, stored)
 
     def index(self, side: StoredWindow, probes: Probes) -> None:
         """Update the index that the tuples of ``side`` search."""
@@ -345,6 +351,8 @@ class Matcher:
         left, right = probes
         if left is None or right is None or any(k.numbers is not None for k in self.keys):
             return False
+        if any(side.share is not None for side in self._sides):
+            return False
         seen: tuple[Indices, Indices] | None = None
         for side, given in zip(self._sides, (left, right), strict=True):
             other = self._sides[1 - side.index]
@@ -462,10 +470,16 @@ def by_rank(parts: list[RankedPairs]) -> RankedPairs:
     return RankedPairs(left[order], right[order], ranks[order])
 
 
-def ties(found: RankedPairs, ranks: Ranks) -> Indices:
-    """What orders the pairs of one position: first the left tuple's, then by the partner's seq."""
-    is_right = np.zeros(ranks.count, np.int64)
-    is_right[ranks.tuples[1]] = 1
+def ties(found: RankedPairs, ranks: Ranks, sides: tuple[StoredWindow, StoredWindow]) -> Indices:
+    """What orders the pairs of one position: first the left tuple's, then by the partner.
+
+    The partner by the number that it arrived with, which is the same on all cores.
+    """
+    is_right = np.zeros(ranks.count, np.bool_)
+    is_right[ranks.tuples[1]] = True
     by_right = is_right[found.ranks]
-    ordered: Indices = np.where(by_right, found.left, found.right) + (by_right << 62)
+    left, right = sides
+    ordered = np.empty(len(found), np.int64)
+    ordered[~by_right] = right.arrival_numbers(found.right[~by_right])
+    ordered[by_right] = left.arrival_numbers(found.left[by_right]) + (1 << 62)
     return ordered

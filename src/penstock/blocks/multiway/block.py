@@ -44,7 +44,7 @@ from penstock.blocks.contract import (
     Site,
     Traits,
 )
-from penstock.blocks.join.core_figures import one_core
+from penstock.blocks.join.core_figures import divided_windows, one_core
 from penstock.blocks.join.latency import Latency
 from penstock.blocks.join.output import (
     NEVER,
@@ -104,11 +104,14 @@ from penstock.program.choose.probe_order import (
     step_stage,
 )
 from penstock.program.isa.block_instructions import JoinStreams
-from penstock.program.isa.flow import Flow
+from penstock.program.isa.flow import Flow, search_of
 from penstock.sql.expressions import conjunction
+from penstock.streams.batches import opened, take
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
+BY_NUMBER = frozenset({"circular", "stashed"})
+"""The searches that know by a tuple's number what pushes it out of a count window."""
 
 
 def ties(members: Sequence[Indices], ranks: Indices) -> npt.NDArray[np.bytes_]:
@@ -224,11 +227,20 @@ class MultiwayBlock:
         self._share_input(self._division.stream(self._search_program()))
 
     def _share_input(self, divided: int) -> None:
-        """Let the input with this number be the divided one, whatever it was before."""
+        """Let the input with this number be the divided one, whatever it was before.
+
+        Its window has the tuples at home here; or all, and a part of them is processed here, if the
+        search knows by their numbers what pushes them out.
+        """
         assert self._site is not None
         self._divided = divided
+        by_number = self._flow is not None and search_of(self._flow.design) in BY_NUMBER
         for side in self.sides:
-            side.share = self._site.share if side.index == divided else None
+            share = self._site.share if side.index == divided else None
+            if by_number:
+                side.part = share
+            else:
+                side.divide(share)
 
     def _program(self, instruction: JoinStreams) -> None:
         """Take another predicate, output columns or window sizes; the windows stay."""
@@ -355,7 +367,7 @@ class MultiwayBlock:
 
         expiries, settled = [], []
         for side in self.sides:
-            side.newest = 0
+            side.append_none()
             others = [other for other in self.sides if other is not side]
             least = min(other.punctuator.punctuation for other in others)
             expiries.append(gone(side, least, others))
@@ -383,15 +395,18 @@ class MultiwayBlock:
             self._admit(side, run) for side, run in zip(self.sides, message.runs, strict=True)
         ]
         ended, punctuations = zip(*before, strict=True)
-        arrived = Arrived(admitted, Ranks(admitted), punctuations, ended)
-        for found, ranks in self._outcome(arrived):
-            self.matches += len(ranks)
-            self.latency.visiting.add(time.monotonic_ns() - began, len(ranks))
-            run = self._rows(found, arrived.ranks.positions(ranks))
+        ranks = Ranks(admitted)
+        self._leave_to_others(admitted, ranks)
+        arrived = Arrived(admitted, ranks, punctuations, ended)
+        for found, at in self._outcome(arrived):
+            self.matches += len(at)
+            self.latency.visiting.add(time.monotonic_ns() - began, len(at))
+            run = self._rows(found, ranks.positions(at))
             if self._divided is not None:
-                run = replace(run, ties=ties(found, ranks))
+                numbers = map(StoredWindow.arrival_numbers, self.sides, found)
+                run = replace(run, ties=ties(list(numbers), at))
             yield OUT, message.made(run, False)
-        controls = self._output_punctuations.controls(admitted, arrived.ranks, before)
+        controls = self._output_punctuations.controls(admitted, ranks, before)
         if self._design is not None:
             self._design.look(arrived, lambda origin: self._paths.of(origin)[0])
         self._forget()
@@ -401,6 +416,17 @@ class MultiwayBlock:
             for letters in one.letters:
                 yield LETTERS, letters
         yield OUT, message.made(replace(self._nothing, controls=controls), True)
+
+    def _leave_to_others(self, admitted: list[Admitted], ranks: Ranks) -> None:
+        """Process of the divided input only the tuples at home; all of them have ranks."""
+        for number, side in enumerate(self.sides):
+            if side.share is None or not admitted[number].batch.num_rows:
+                continue
+            assert side.places is not None
+            home = np.flatnonzero(side.places < side.newest)
+            ranks.leave(number, home)
+            batch = opened(take(admitted[number].batch, home))
+            admitted[number] = replace(admitted[number], batch=batch)
 
     def _turn_to(self, design: str) -> None:
         """Go on with another design, from the tuples that are in the windows."""
@@ -485,7 +511,7 @@ class MultiwayBlock:
         assert run is not None
         admitted = admit(side, run, self._streams[side.index])
         self.late[side.index] += len(run) - admitted.batch.num_rows
-        side.newest = 0
+        side.append_none()
         if admitted.batch.num_rows:
             side.append(admitted.batch, admitted.times, admitted.keys)
             for entries in self.entries_over(side.index):
@@ -765,6 +791,7 @@ class MultiwayBlock:
             "matches": self.matches,
             "window_tuples": [len(side.rows) for side in self.sides],
             "expired_tuples": [side.rows.first for side in self.sides],
+            **divided_windows(self.sides),
             "window_bytes": self.nbytes,
             "cores": self._core_figures,
             "latency": [self.latency],
@@ -786,9 +813,11 @@ class MultiwayBlock:
         ]
         if stashes:
             figures["stash"] = stashes
-        assert side.share is not None
+        if side.part is not None:
+            figures["stored"][side.index] = int(side.part.before(np.array([side.rows.next]))[0])
+            numbers = np.arange(side.rows.first, side.rows.next)
+            figures["window"][side.index] = int(side.part.owns(numbers).sum())
         figures["probed"][side.index] = figures["stored"][side.index]
-        figures["window"][side.index] = int(side.owned(side.share).sum())
         return [figures]
 
     @property

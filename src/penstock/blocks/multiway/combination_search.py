@@ -201,7 +201,7 @@ class SearchProgram:
             arrived: Arrived, order: ProbeOrder, start: int, stop: int, failures: Failures
         ) -> Combinations:
             # Every part asks this of all arrivals.
-            counted = failures if part.counts else Failures()
+            counted = failures if part.counts or self._is_own(order.origin) else Failures()
             begun = self.begin(arrived, order, start, stop, counted)
             share = part.processes[order.origin]
             if share is None:
@@ -226,6 +226,10 @@ class SearchProgram:
         side, share = self.sides[stage.input], self._stores(stage.input)
         return WindowKeys(stage.predicate, kernel or self.kernel, side, dictionary, tuples, share)
 
+    def _is_own(self, input: int) -> bool:
+        """Whether the tuples of an input come to no other search."""
+        return self.sides[input].share is not None
+
     def _stores(self, input: int) -> Share | None:
         return None if self.part is None else self.part.stores[input]
 
@@ -233,6 +237,7 @@ class SearchProgram:
         """What counts expressions that fail when tuples of an input are stored."""
         part = self.part
         is_elsewhere = part is not None and part.stores[input] is None and not part.counts
+        is_elsewhere = is_elsewhere and not self._is_own(input)
         return Failures() if is_elsewhere else failures
 
     def stored(self, input: int, first: int, following: int) -> int:

@@ -110,6 +110,12 @@ class KeyValues:
         valid = [None if mask is None else mask[chosen] for mask in self.valid]
         return KeyValues(passed, [values[chosen] for values in self.values], valid)
 
+    def stored(self, places: Indices, count: int) -> KeyValues:
+        """The keys of the tuples at the first ``count`` places, by place."""
+        at = places if self.passed is None else places[self.passed]
+        home = np.flatnonzero(at < count)
+        return replace(self.only(home), passed=None if self.passed is None else at[home])
+
 
 NO_KEYS = KeyValues(None, [], [])
 
@@ -260,9 +266,8 @@ class WindowKeys:
 
     They begin with the tuples that the window has, or with ``tuples``: a number, and the tuples
     from that number on. Tuples that do not pass the ``condition`` have no entry. With a ``share``,
-    there are those of the tuples that it owns, by the numbers that they arrived with: where the
-    window's tuples have been packed, their own are others. ``jumps`` are there if one partner of a
-    left tuple is enough: for each entry 0 or, if its tuple is matched, a distance; see
+    there are those of the tuples of a whole window that it owns. ``jumps`` are there if one partner
+    of a left tuple is enough: for each entry 0 or, if its tuple is matched, a distance; see
     :mod:`penstock.kernels.predicate.generate_first`.
     """
 
@@ -325,7 +330,7 @@ class WindowKeys:
             numbers = np.arange(self._next, self._next + batch.num_rows)
         self._next += batch.num_rows
         if self._share is not None and numbers is not None:
-            mine = self._owned(self._share, numbers)
+            mine = np.flatnonzero(self._share.owns(numbers))
             batch, numbers = opened(take(batch, mine)), numbers[mine]
         keyed = self.keyed(batch, failures)
         if keyed.passed is not None and numbers is not None:
@@ -338,9 +343,6 @@ class WindowKeys:
         if self.numbers is not None:
             numbers = np.arange(first, first + count)
             numbers = numbers if keyed.passed is None else numbers[keyed.passed]
-            if self._share is not None:
-                mine = self._owned(self._share, numbers)
-                keyed, numbers = keyed.only(mine), numbers[mine]
         self._next = first + count
         self._store(keyed, numbers, count)
 
@@ -352,9 +354,6 @@ class WindowKeys:
             self.jumps.repeat(0, count)
         self.keys.append(keyed.values, keyed.valid)
         self.keys.widen(keyed.values, keyed.valid)
-
-    def _owned(self, share: Share, numbers: Indices) -> Indices:
-        return np.flatnonzero(share.owns(self._window.arrival_numbers(numbers)))
 
     def drop_before(self, first: int) -> None:
         """Drop the keys of the tuples with smaller numbers."""
@@ -393,7 +392,7 @@ class WindowKeys:
         """How many entries are before these tuples, which are counted from the oldest one."""
         if self.numbers is None:
             return tuples - (self.first - oldest)
-        if self._share is None or self._filters or self._window.origin is not None:
+        if self._share is None or self._filters:
             return self.numbers.view().searchsorted(tuples + oldest)
         before: Indices = self._share.before(tuples + oldest)
         return before - int(self._share.before(np.array([self._oldest]))[0])

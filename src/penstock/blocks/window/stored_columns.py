@@ -318,6 +318,20 @@ class BatchStore:
             self._batches[-2:] = [merged]
             self._starts[-1:] = []
 
+    def append_apart(self, batch: pa.RecordBatch) -> None:
+        """Add tuples as a batch that is merged with no other one, so that :meth:`cut` frees it."""
+        self._gather()
+        if batch.num_rows:
+            self._batches += [batch]
+            self._starts += [self.next]
+            self.next += batch.num_rows
+
+    def cut(self, seq: int) -> None:
+        """Drop the batch that begins with ``seq``, the last one, if there is one."""
+        if self._starts and self._starts[-1] == seq:
+            del self._batches[-1:], self._starts[-1:]
+            self.next = seq
+
     def append_row(self, values: Sequence[str | bytes]) -> None:
         """Add one tuple, without NULLs."""
         self._loose.append(values)
@@ -471,6 +485,20 @@ class RowStore:
         if self._others:
             self._batches.append(only(batch, self._others))
         self.span[1] += batch.num_rows
+
+    def add_guests(self, batch: pa.RecordBatch) -> None:
+        """Let tuples be read that are not stored, by the numbers after the last stored one."""
+        for index, column in self.fixed.items():
+            column.append(batch.column(index))
+        if self._others:
+            self._batches.append_apart(only(batch, self._others))
+
+    def drop_guests(self) -> None:
+        """Drop the tuples of :meth:`add_guests`."""
+        for column in self.fixed.values():
+            column.cut(len(self))
+        if self._others:
+            self._batches.cut(self.next)
 
     @property
     def texts(self) -> Sequence[int]:

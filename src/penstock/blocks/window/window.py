@@ -4,6 +4,13 @@ The window stores every tuple of the stream, whatever the predicate: count windo
 outer joins pad them, and a changed predicate may need them. Tuples are in sequence order, so the
 part of a window that one probe may see is an index range. The keys, which kernels read, are stored
 apart (:mod:`penstock.blocks.window.keys`): for each predicate anew, and where the search is.
+
+Where several cores divide a stream, each takes all of it and stores its share: the window of a core
+is then an ordinary window of the tuples that are at home there, under numbers of its own. What
+depends on the others is how many have arrived, which is counted, and of each tuple at home the
+number that it arrived with, which is stored: the last ``w`` arrivals begin at a number, and so at
+a tuple at home. Tuples that are at home elsewhere are *guests*: they can be read until the batch
+is done, as they probe, and are not stored.
 """
 
 from __future__ import annotations
@@ -21,11 +28,11 @@ from penstock.blocks.window.live_ranges import Ranges, expired
 from penstock.blocks.window.punctuator import Clock, Lag, Punctuator, Ticks
 from penstock.blocks.window.stored_columns import Buffer, RowStore
 from penstock.kernels.merging import is_sorted, row_ranges, time_ranges
+from penstock.streams.batches import opened, take
 from penstock.streams.windows import Range, Rows, TimeAttribute, Unbounded, Window
 from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 NO_NUMBERS = np.empty(0, np.int64)
 
 
@@ -51,7 +58,16 @@ class StoredWindow:
         """How much longer than its window a tuple can be met, where a combination may be decided
         later than its members expire; None: no longer."""
         self.share: Share | None = None
+        self.part: Share | None = None
+        """Of a whole window, the tuples that are processed here; None: all of them."""
+        self._takes_guests = False
         self.origin: Buffer | None = None
+        """Where a share divides the stream: the number that each tuple arrived with."""
+        self._came = [0, 0]
+        """How many tuples of a divided stream had arrived before this batch, and have by now."""
+        self.places: Indices | None = None
+        """The place of each tuple of the batch of a divided stream, from the first one at home on:
+        those at home come first, in their order, and guests after them."""
         self.newest = 0
         """How many of the tuples are of this batch."""
         self.times = Buffer(clock.dtype)
@@ -67,6 +83,19 @@ class StoredWindow:
             self.matched = Buffer(np.dtype(np.bool_))
         if arrivals and self.arrived is None:
             self.arrived = Buffer(np.dtype(np.int64))
+
+    def divide(self, share: Share | None, takes_guests: bool = False) -> None:
+        """Store the tuples of this share alone. The window is empty.
+
+        ``takes_guests``: the others can be read until the batch is done.
+        """
+        self.share, self._takes_guests = share, takes_guests
+        self.origin = None if share is None else Buffer(np.dtype(np.int64))
+
+    @property
+    def arrivals(self) -> int:
+        """How many tuples have arrived in time."""
+        return self.rows.next if self.share is None else self._came[1]
 
     def set_window(self, window: Window, time: TimeAttribute | None) -> None:
         """Take a window of this size. What has expired stays expired."""
@@ -100,10 +129,39 @@ class StoredWindow:
 
     # -- arrival ----------------------------------------------------------------------------
 
+    def append_none(self) -> None:
+        """Note a batch without a tuple of this input."""
+        self.newest = 0
+        self._came[0] = self._came[1]
+
     def append(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices) -> None:
-        """Store arriving tuples, at the end of the window."""
+        """Store arriving tuples, or those at home, at the end of the window."""
+        guests: pa.RecordBatch | None = None
+        if self.share is not None:
+            home, away = self._shared_out(self.share, batch.num_rows)
+            guests = take(batch, away) if self._takes_guests else None
+            batch, arrived = opened(take(batch, home)), arrived[home]
+            times = None if times is None else times[home]
+        self._store(batch, times, arrived)
+        if guests is not None:
+            self.rows.add_guests(guests)
+
+    def _shared_out(self, share: Share, count: int) -> tuple[Indices, Indices]:
+        """Which of a batch's tuples are at home, and which are not."""
+        assert self.origin is not None
+        before = self._came[1]
+        self._came = [before, before + count]
+        numbers = np.arange(before, before + count)
+        owned = share.owns(numbers)
+        home, away = np.flatnonzero(owned), np.flatnonzero(~owned)
+        self.origin.append(numbers[home])
+        self.places = np.empty(count, np.int64)
+        self.places[home] = np.arange(len(home))
+        self.places[away] = np.arange(len(home), count)
+        return home, away
+
+    def _store(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices) -> None:
         self.newest = count = batch.num_rows
-        first = self.rows.next
         self.rows.append(batch)
         if times is not None:
             known = self.times.view()
@@ -117,19 +175,18 @@ class StoredWindow:
             self.matched.append(np.zeros(count, np.bool_))
         if self.arrived is not None:
             self.arrived.append(arrived)
-        if self.origin is not None:
-            self.origin.append(np.arange(first, first + count))
 
     def arrival_numbers(self, seqs: Indices) -> Indices:
-        """The numbers that tuples of the window arrived with; :meth:`pack` gives them others."""
+        """The numbers that tuples of the window arrived with, on all cores the same."""
         if self.origin is None:
             return seqs
         numbers: Indices = self.origin.view()[seqs - self.rows.first]
         return numbers
 
-    def owned(self, share: Share) -> Mask:
-        """Which tuples of the window are a core's, by the numbers that they arrived with."""
-        return share.owns(self.arrival_numbers(np.arange(self.rows.first, self.rows.next)))
+    def _stored_of(self, share: Share, seen: Indices) -> Indices:
+        """How many of the first tuples of a batch are at home."""
+        first = self._came[0]
+        return share.before(seen + first) - share.before(np.array([first]))
 
     # -- the live range of a probe ------------------------------------------------------------
 
@@ -139,11 +196,25 @@ class StoredWindow:
         ``seen`` are how many of the batch's tuples each probe may see.
         """
         before = len(self.rows) - self.newest
+        if self.share is not None:
+            return self._ranges_at_home(self.share, seen, before)
         if isinstance(self.window, Rows):
             lo, hi = np.empty_like(seen), np.empty_like(seen)
             row_ranges(seen, before, self.window.size, lo, hi)
             return Ranges(lo, hi)
         return Ranges(np.zeros_like(seen), before + seen)
+
+    def _ranges_at_home(self, share: Share, seen: Indices, before: int) -> Ranges:
+        """As :meth:`numbered_ranges`: a count window begins with a number of arrival."""
+        hi = self._stored_of(share, seen) + before
+        if not isinstance(self.window, Rows):
+            return Ranges(np.zeros_like(hi), hi)
+        return Ranges(self._first_at_home(seen + (self._came[0] - self.window.size)), hi)
+
+    def _first_at_home(self, numbers: Indices) -> Indices:
+        """The index of the first tuple at home that has arrived with one of these, or later."""
+        assert self.origin is not None
+        return self.origin.view().searchsorted(numbers)
 
     def ranges(
         self, seen: Indices, reach: Callable[[], tuple[Ticks | None, Ticks | None]]
@@ -159,6 +230,8 @@ class StoredWindow:
         lower, upper = reach()
         if lower is None:
             return self.numbered_ranges(seen)
+        if self.share is not None:
+            seen = self._stored_of(self.share, seen)
         before = len(self.rows) - self.newest
         expiry, times = self.expiry.view(), self.times.view()
         if self.in_order:
@@ -184,6 +257,9 @@ class StoredWindow:
         if all(other.ended for other in others):
             return self.rows.next
         if isinstance(self.window, Rows):
+            if self.share is not None:
+                oldest = np.array([self.arrivals - self.window.size])
+                return self.rows.first + self._first_at_home(oldest).item(0)
             return max(self.rows.first, self.rows.next - self.window.size)
         if isinstance(self.window, Range):
             expiry, punctuation = self.expiry.view(), self.passed(others)
@@ -201,7 +277,12 @@ class StoredWindow:
         return self.clock.number(self.lag.before(np.array([least], self.clock.dtype))[0])
 
     def forget(self, *others: StoredWindow, needed: int | None = None) -> int:
-        """Drop expired tuples, but none from number ``needed`` on; returns how many."""
+        """Drop expired tuples, but none from number ``needed`` on; returns how many.
+
+        The batch is done: guests go too.
+        """
+        if self._takes_guests:
+            self.rows.drop_guests()
         first, oldest = self.cut(*others), self.rows.first
         if needed is not None:
             first = max(oldest, min(first, needed))
@@ -233,9 +314,6 @@ class StoredWindow:
         before = len(self.rows)
         live = np.flatnonzero(self.expiry.view() != self.clock.lowest)
         seqs = live + self.rows.first
-        if self.share is not None and self.origin is None:
-            self.origin = Buffer(np.dtype(np.int64))
-            self.origin.replace(np.arange(self.rows.first, self.rows.next))
         packed = RowStore(self.rows.schema)
         packed.start_at(self.rows.next - len(live))
         packed.append(self.rows.take(seqs, range(len(self.rows.schema))))
@@ -281,9 +359,8 @@ class StoredWindow:
         state.rows[name] = (self.rows.schema, self.rows.batches())
         for key, buffer in self._saved_columns().items():
             state.columns[f"{name}.{key}"] = buffer.view().copy()
-        if self.share is not None:
-            state.columns[f"{name}.own"] = self.owned(self.share)
         state.values[name] = {
+            "arrivals": self.arrivals,
             "first": self.rows.first,
             "ended": self.ended,
             "in_order": self.in_order,
@@ -306,8 +383,8 @@ class StoredWindow:
         self.rows.start_at(saved["first"])
         for batch in state.rows[name][1]:
             self.rows.append(batch)
-        if f"{name}.origin" in state.columns:
-            self.origin = Buffer(np.dtype(np.int64))
+        if self.share is not None:
+            self._came = [saved["arrivals"]] * 2
         for key, buffer in self._saved_columns().items():
             buffer.replace(state.columns[f"{name}.{key}"])
         self.ended, self.in_order = saved["ended"], saved["in_order"]

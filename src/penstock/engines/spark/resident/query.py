@@ -31,6 +31,16 @@ def _each(
     return [total(figures) for figures in zip(*(one[name] for one in said), strict=True)]
 
 
+def _windows(said: Sequence[Mapping[str, Any]], name: str) -> list[int]:
+    """A figure of each window of a query: of one that cores divide, that of all together."""
+    every = [one.get(name, []) for one in said]
+    divided = said[0].get("divided_windows", [False] * len(every[0]))
+    return [
+        sum(figures) if together else figures[0]
+        for together, figures in zip(divided, zip(*every, strict=True), strict=True)
+    ]
+
+
 def _p99(latency: Latency) -> float:
     return latency.processing.percentile(0.99) or 0.0
 
@@ -77,8 +87,8 @@ class RemoteBlocks:
             "dead_letters": first["counts"]["dead"],
             **{name: sum(one.get(name, 0) for one in said) for name in summed},
             "kernels": first.get("kernels", []),
-            "window_tuples": first.get("window_tuples", []),
-            "expired_tuples": first.get("expired_tuples", []),
+            "window_tuples": _windows(said, "window_tuples"),
+            "expired_tuples": _windows(said, "expired_tuples"),
             **({"groups": _each(sum, said, "groups")} if "groups" in first else {}),
             **{name: _each(max, said, name) for name in aggregates},
             **{name: first[name] for name in ("probe_orders", "designs") if name in first},

@@ -7,8 +7,7 @@ span, since the front of the oldest one may have expired when it was written; an
 changes in place (matched tuples, tuples expired out of order) is compared with what was last
 written and written again, column by column, as an *amendment* beside the chunk. Small chunks are
 merged the way a binary counter carries, so a tuple is written a logarithmic number of times however
-small the triggers are. Where cores share a window (its column ``own`` says whose each tuple is), a
-core keeps its own tuples alone.
+small the triggers are.
 """
 
 from __future__ import annotations
@@ -28,9 +27,15 @@ from penstock.engines.spark.core.frames import from_ipc, ipc, one_batch
 from penstock.engines.spark.state.column_chunks import ChunkStore, ColumnChunks
 from penstock.tuning import TUNING
 
-FORMAT = 5
+FORMAT = 6
 """Of the state store and the log; a checkpoint of another format is refused."""
-VERSIONS = {1: "0.1", 2: "0.1", 3: "0.2.0 before its release", 4: "0.2.0 before its release"}
+VERSIONS = {
+    1: "0.1",
+    2: "0.1",
+    3: "0.2.0 before its release",
+    4: "0.2.0 before its release",
+    5: "0.3.0 before its release",
+}
 """The versions of Penstock that wrote older formats."""
 
 
@@ -105,13 +110,9 @@ class BlockChunks:
         self._delete(name, window, gone, store)
         self._unamend(window, {start for start, _ in fresh}, store)
         table = pa.Table.from_batches(batches, schema)
-        own = columns.get(f"{name}.own")
         for start, stop in fresh:
             begin = max(start, first)
-            tuples = table.slice(begin - first, stop - begin)
-            if own is not None:
-                tuples = tuples.filter(pa.array(own[begin - first : stop - first]))
-            parts = {"rows": ipc(tuples)}
+            parts = {"rows": ipc(table.slice(begin - first, stop - begin))}
             for key, column in columns.items():
                 parts[key] = _column_bytes(column[begin - first : stop - first])
             store.put(self._key(name, start), _pack(parts))
@@ -179,15 +180,11 @@ class BlockChunks:
                     window.columns[key] = state.columns[key].copy()
             for key, column in empty.columns.items():
                 state.columns.setdefault(key, column)
-            own = window.columns.get(f"{name}.own")
             batches = []
             for start, stop in spans:
                 batch = one_batch(from_ipc(parts[start]["rows"]))
                 begin = max(start, first)
-                if own is not None:
-                    batches.append(_scatter(batch, own[begin - first : stop - first]))
-                else:
-                    batches.append(batch.slice(batch.num_rows - (stop - begin)))
+                batches.append(batch.slice(batch.num_rows - (stop - begin)))
             if name in empty.rows:
                 schema = empty.rows[name][0]
             elif batches:
@@ -274,17 +271,6 @@ def _unpack(data: bytes) -> dict[str, memoryview]:
         parts[name] = view[at : at + size]
         at += size
     return parts
-
-
-def _scatter(batch: pa.RecordBatch, own: Column) -> pa.RecordBatch:
-    """A core's own tuples at their places; other places, which are never read, get any tuple.
-
-    Not NULLs: a kernel that expects them is another kernel, and a slower one.
-    """
-    gone = batch.num_rows - int(np.count_nonzero(own))
-    places = np.where(own, np.cumsum(own) - 1 + gone, 0)
-    indices: Any = pa.array(places, pa.int64(), mask=None if batch.num_rows else ~own)
-    return batch.take(indices)
 
 
 def _column_bytes(column: Column) -> bytes:

@@ -1,0 +1,74 @@
+"""What a core stores of a join that cores share: its own tuples, and a batch while it lasts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.engines.spark.in_process import Cluster, connected, finish
+
+from penstock.blocks.window.window import StoredWindow
+from penstock.engines.spark.core.host import Host
+
+WINDOW, BATCH = 900, 300
+QUERIES = {
+    "counts": f"r [ROWS {WINDOW}] JOIN s [ROWS {WINDOW}]",
+    "times": f"r [RANGE {WINDOW} WATTR t] JOIN s [RANGE {WINDOW} WATTR t]",
+}
+
+
+def batch(first: int) -> pa.RecordBatch:
+    numbers = range(first, first + BATCH)
+    texts = [None if n % 7 == 0 else f"{n:0100}" for n in numbers]
+    return pa.RecordBatch.from_pydict(
+        {"t": pa.array(numbers, pa.int64()), "text": pa.array(texts, pa.string())}
+    )
+
+
+def windows(cluster: Cluster) -> list[list[StoredWindow]]:
+    """The windows of the one join, core by core."""
+    hosts: list[Any] = [core for _, core in cluster.memory._cores.values()]
+    assert all(isinstance(host, Host) for host in hosts)
+    [queries] = {len(host._all) for host in hosts}
+    assert queries == 1
+    blocks = [block for host in hosts for block in host._all[0].pipeline.blocks.values()]
+    return [list(block.sides) for block in blocks if hasattr(block, "sides")]
+
+
+def filled(text: str, cores: int) -> tuple[list[list[StoredWindow]], int, int]:
+    """The windows of each core after six batches, and the number and the bytes of rows."""
+    cluster = Cluster()
+    with connected(cluster, cores=cores, compile_predicates=False) as engine:
+        engine.sql(
+            "CREATE STREAM r (t BIGINT, text STRING); CREATE STREAM s (t BIGINT, text STRING)"
+        )
+        query = engine.install(f"SELECT r.t, r.text, s.text AS other FROM {text} ON r.t = s.t")
+        for first in range(0, 6 * BATCH, BATCH):
+            for stream in "rs":
+                engine.push(stream, batch(first))
+            finish(engine)
+        found = windows(cluster)
+        rows = query.rows()
+    assert rows["text"].equals(rows["other"])
+    return found, rows.num_rows, query.metrics()["window_bytes"]
+
+
+@pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
+def test_the_memory_of_a_core_is_its_part_of_the_windows(text: str) -> None:
+    whole, rows, alone = filled(text, 1)
+    assert rows == 6 * BATCH
+    cores = 3
+    each, found, together = filled(text, cores)
+    assert found == rows
+    assert together < 1.5 * alone, "in all, as much as one core"
+    for number, sides in enumerate(each):
+        for side, one in zip(sides, whole[0], strict=True):
+            assert side.origin is not None
+            numbers = side.origin.view().tolist()
+            assert numbers == sorted(numbers)
+            assert {n % cores for n in numbers} == {number}
+            assert len(side.rows) == len(numbers) == len(one.rows) // cores
+            columns = [len(column.values) for column in side.rows.fixed.values()]
+            assert columns == [len(numbers)], "guests have left"
+            assert sum(b.num_rows for b in side.rows.batches()) == len(numbers)
