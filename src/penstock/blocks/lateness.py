@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -55,6 +55,17 @@ class Admitted:
     control_punctuations: Ticks
     end_key: int | None
     letters: tuple[Letters, ...]
+
+    def only(self, chosen: Indices) -> Admitted:
+        """With the tuples at these indices; the punctuation moves as it did."""
+        return replace(
+            self,
+            batch=opened(take(self.batch, chosen)),
+            keys=self.keys[chosen],
+            positions=self.positions[chosen],
+            times=None if self.times is None else self.times[chosen],
+            low=None if self.low is None else self.low[chosen],
+        )
 
 
 @dataclass(frozen=True)

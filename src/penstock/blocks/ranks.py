@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from penstock.blocks.lateness import INPUT_BITS, Admitted
 from penstock.blocks.window.punctuator import Ticks
+from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.merging import count_below, merged_order, rank_alone
 from penstock.kernels.probe.buckets import gathered
 
@@ -31,6 +32,7 @@ class Ranks:
 
     tuples: list[Indices]
     _every: list[Indices]
+    _left: dict[int, Indices]
 
     def __init__(self, admitted: Sequence[Admitted]) -> None:
         self.count = sum(len(one.keys) for one in admitted)
@@ -42,11 +44,15 @@ class Ranks:
         by_position = by_position and (self._rank_alone(positions) or self._rank_densely(positions))
         if not by_position:
             self._rank_by_keys(admitted)
-        self._every = list(self.tuples)
+        self._every, self._left = list(self.tuples), {}
+
+    def every(self, input: int) -> Indices:
+        """The ranks of all tuples of an input, also of those that :meth:`leave` leaves out."""
+        return self._every[input]
 
     def leave(self, input: int, chosen: Indices) -> None:
         """Let an input's tuples be those at these indices; ranks stay, and all count as seen."""
-        self.tuples[input] = self._every[input][chosen]
+        self.tuples[input], self._left[input] = self._every[input][chosen], chosen
 
     def _rank_alone(self, positions: Sequence[Indices]) -> bool:
         """Rank the tuples of the only input that has any; False if there are several."""
@@ -92,11 +98,11 @@ class Ranks:
 
     def others_before(self, input: int) -> Indices:
         """How many tuples of the other inputs are ranked before each tuple of an input."""
-        ranks = self.tuples[input]
+        ranks = self._every[input]
         before: Indices = ranks - np.arange(len(ranks))
         if len(self._of_controls):
             before -= np.searchsorted(self._of_controls, ranks)
-        return before
+        return before if input not in self._left else before[self._left[input]]
 
     def positions(self, ranks: Indices) -> Indices:
         """The positions of the events with these ranks."""
@@ -114,3 +120,15 @@ class Ranks:
         values = np.concatenate((admitted.after, admitted.control_punctuations))
         order = np.argsort(ranks, kind="stable")
         return ranks[order], values[order]
+
+
+def at_home(
+    sides: Sequence[StoredWindow], admitted: Sequence[Admitted], ranks: Ranks
+) -> list[Admitted]:
+    """What is admitted, of a divided input only the tuples at home; the others go on counting."""
+    found = list(admitted)
+    for number, side in enumerate(sides):
+        if side.home is not None:
+            ranks.leave(number, side.home)
+            found[number] = admitted[number].only(side.home)
+    return found

@@ -55,6 +55,7 @@ from penstock.blocks.join.matcher import (
     RankedPairs,
     by_rank,
     ties,
+    ties_at_change,
 )
 from penstock.blocks.join.output import (
     ONE_PARTNER,
@@ -67,7 +68,7 @@ from penstock.blocks.join.pair_search import StepwiseSearch
 from penstock.blocks.join.parallel_probe import CoreThreads, ParallelProbe
 from penstock.blocks.join.partner_search import FoundPairs, PartnerSearch
 from penstock.blocks.lateness import Admitted, admit
-from penstock.blocks.ranks import Ranks
+from penstock.blocks.ranks import Ranks, at_home
 from penstock.blocks.run import Control, Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.keys import NO_KEYS, KeyValues
@@ -78,6 +79,7 @@ from penstock.kernels.compiled import loader
 from penstock.kernels.expressions.vector import Failures
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.program.isa.flow import Flow
+from penstock.streams.batches import opened, take
 from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
@@ -100,8 +102,10 @@ class JoinBlock:
     Its site says where the work is done. With a share it is one of several cores (SplitJoin, Najafi
     2019 §5.1): each takes every tuple and probes with it, and one of them, chosen by the number of
     the tuple in its stream, stores it for later tuples; the others forget it with the batch. So
-    each pair is found once, in the core of its earlier tuple. Inner joins only: no core knows
-    whether a tuple has a partner in another core.
+    each pair is found once, in the core of its earlier tuple. That is for inner joins, as no core
+    knows whether a tuple has a partner in another core. Of left, semi and anti joins the left input
+    alone is divided, of right ones the right input: a tuple of it is stored and compared by one
+    core, its home, which has the whole other window and so sees all of its partners.
 
     With a flow for which ``core_threads_of`` makes threads, the block has the windows, and threads
     divide the work on them. Inner joins only, since one thread marks the matched tuples.
@@ -175,8 +179,8 @@ class JoinBlock:
         left, right = (StoredWindow(i, instruction.schemas[i], self.clock) for i in (0, 1))
         self.sides = (left, right)
         self._share = site.share
-        for side in self.sides if site.share is not None else ():
-            side.divide(site.share, takes_guests=True)
+        for number in instruction.divided if site.share is not None else ():
+            self.sides[number].divide(site.share, takes_guests=self.kind == "inner")
         self._unmatched = PartnerMarks(self.kind, self.sides, self.clock)
         self._output_punctuations = OutputPunctuations(
             self.kind, self.sides, self.clock, site.is_read
@@ -320,6 +324,8 @@ class JoinBlock:
         gone = [unmatched.cut_off(side) if unmatched.keeps(side) else None for side in self.sides]
         found = unmatched.added(NOTHING, gone, 0, 1)
         run = self._output(found, np.full(len(found), position, np.int64))
+        if self._share is not None:
+            run = replace(run, ties=ties_at_change(found, self.sides))
         self._forget()
         for stored in (*self.sides, *self.matcher.keys):
             stored.fit()
@@ -373,8 +379,9 @@ class JoinBlock:
             lambda side: self._admit(side, runs[side.index]), large and not self.matcher.encodes
         )
         self._count_failures()
+        ranks = Ranks((left, right))
+        left, right = at_home(self.sides, (left, right), ranks)
         admitted, keyed = (left, right), (left_keys, right_keys)
-        ranks = Ranks(admitted)
         gone = [
             expiring(side, admitted[1 - side.index], ranks, *before[1 - side.index])
             if self._unmatched.keeps(side)
@@ -382,7 +389,7 @@ class JoinBlock:
             for side in self.sides
         ]
         if self.front is None:
-            made = self._timed(self._here(admitted, keyed, ranks, gone), admitted)
+            made = self._timed(self._here(admitted, keyed, ranks, gone), ranks)
         else:
             made = self._flow(self.front, admitted, keyed, ranks, gone)
         for run in made:
@@ -482,13 +489,13 @@ class JoinBlock:
             self.matches += len(run)
             yield run
 
-    def _timed(self, runs: Iterator[Run], admitted: tuple[Admitted, Admitted]) -> Iterator[Run]:
+    def _timed(self, runs: Iterator[Run], ranks: Ranks) -> Iterator[Run]:
         """The runs, with their latency recorded."""
         latency, began = self.latency, time.monotonic_ns()
         for run in runs:
             latency.visiting.add(time.monotonic_ns() - began, len(run))
             yield run
-        tuples = admitted[0].batch.num_rows + admitted[1].batch.num_rows
+        tuples = sum(len(ranks.every(side.index)) for side in self.sides)
         latency.processing.add(time.monotonic_ns() - began, tuples)
 
     def _each(self, work: Callable[[StoredWindow], T], apart: bool) -> list[T]:
@@ -505,8 +512,9 @@ class JoinBlock:
         if not admitted.batch.num_rows:
             side.append_none()
             return admitted, NO_KEYS
-        keyed = self.matcher.keys[side.index].keyed(admitted.batch, self._key_failures[side.index])
         side.append(admitted.batch, admitted.times, admitted.keys)
+        batch = admitted.batch if side.home is None else opened(take(admitted.batch, side.home))
+        keyed = self.matcher.keys[side.index].keyed(batch, self._key_failures[side.index])
         self.matcher.store(side, keyed)
         return admitted, keyed
 
@@ -603,7 +611,11 @@ class JoinBlock:
 
     def _gather(self, found: RankedPairs, ranks: Ranks) -> Run:
         run = self._output(found, ranks.positions(found.ranks))
-        return run if self._share is None else replace(run, ties=ties(found, ranks, self.sides))
+        return (
+            run
+            if self._share is None
+            else replace(run, ties=ties(found, ranks, self.sides, self.kind))
+        )
 
     def _mark(self, found: RankedPairs) -> RankedPairs:
         found = self._unmatched.mark(found)

@@ -79,7 +79,7 @@ def one_core(join: MeasuredWindows) -> dict[str, Any]:
     return {
         "core": 0,
         "stored": [side.rows.next for side in join.sides],
-        "probed": [side.arrivals for side in join.sides],
+        "probed": [side.probing for side in join.sides],
         "matched": join.matches,
         "comparisons": join.comparisons,
         "window": [len(side.rows) for side in join.sides],

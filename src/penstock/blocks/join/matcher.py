@@ -40,6 +40,7 @@ from penstock.sql.expressions import (
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -470,16 +471,48 @@ def by_rank(parts: list[RankedPairs]) -> RankedPairs:
     return RankedPairs(left[order], right[order], ranks[order])
 
 
-def ties(found: RankedPairs, ranks: Ranks, sides: tuple[StoredWindow, StoredWindow]) -> Indices:
-    """What orders the pairs of one position: first the left tuple's, then by the partner.
+def ties(
+    found: RankedPairs, ranks: Ranks, sides: tuple[StoredWindow, StoredWindow], kind: str
+) -> Indices:
+    """What orders the rows of one position among all cores that share a join.
 
-    The partner by the number that it arrived with, which is the same on all cores.
+    The left tuple's come first, then the right tuple's, then those of punctuations and ends. Of
+    each: unmatched tuples that expire by it, then the pairs, then the tuple itself if it expires at
+    once; unmatched tuples by number, pairs by that of the older tuple, SEMI's by that of the left
+    one. Numbers are those of arrival, which are the same on all cores.
     """
-    is_right = np.zeros(ranks.count, np.bool_)
-    is_right[ranks.tuples[1]] = True
-    by_right = is_right[found.ranks]
     left, right = sides
-    ordered = np.empty(len(found), np.int64)
-    ordered[~by_right] = right.arrival_numbers(found.right[~by_right])
-    ordered[by_right] = left.arrival_numbers(found.left[by_right]) + (1 << 62)
+    events = np.full(ranks.count, 2)
+    events[ranks.every(0)], events[ranks.every(1)] = 0, 1
+    event, phase = events[found.ranks], np.ones(len(found), np.int64)
+    by_left = (found.right < 0) | ((found.left >= 0) & ((event == 1) | (kind == "semi")))
+    numbers = _arrival_numbers(found, by_left, sides)
+    for side, seqs, others in ((left, found.left, found.right), (right, found.right, found.left)):
+        alone = np.flatnonzero(others < 0)
+        phase[alone] = 2 * _came_at(side, seqs[alone], found.ranks[alone], ranks)
+    ordered: Indices = (event << 60) + (phase << 58) + numbers
     return ordered
+
+
+def ties_at_change(found: RankedPairs, sides: tuple[StoredWindow, StoredWindow]) -> Indices:
+    """What orders the unmatched tuples that a change makes expire, as :func:`ties`."""
+    return _arrival_numbers(found, found.right < 0, sides)
+
+
+def _arrival_numbers(
+    found: RankedPairs, by_left: Mask, sides: tuple[StoredWindow, StoredWindow]
+) -> Indices:
+    """The number of arrival of each row's left tuple, or else of its right one."""
+    left, right = sides
+    numbers = np.empty(len(found), np.int64)
+    numbers[by_left] = left.arrival_numbers(found.left[by_left])
+    numbers[~by_left] = right.arrival_numbers(found.right[~by_left])
+    return numbers
+
+
+def _came_at(side: StoredWindow, seqs: Indices, ranks: Indices, order: Ranks) -> Mask:
+    """Whether tuples of a window came at these ranks."""
+    newest = seqs - (side.rows.next - side.newest)
+    came: Mask = newest >= 0
+    came[came] = order.tuples[side.index][newest[came]] == ranks[came]
+    return came

@@ -59,7 +59,7 @@ def expiring(
     if other.end_key is not None:
         end = int(ranks.controls[theirs][other.control_keys == other.end_key][0])
     steps = ranks.steps(theirs, other)
-    return _expiring(side, ranks.tuples[side.index], steps, ended_before, end, punctuation_before)
+    return _expiring(side, ranks.every(side.index), steps, ended_before, end, punctuation_before)
 
 
 def _expiring(
@@ -105,24 +105,24 @@ def expiry_ranks(
 ) -> tuple[Indices, Indices]:
     """For each of the oldest tuples of a side, its own rank and the one at which it expires.
 
-    ``ranks`` are those of the side's newest tuples, which have been appended. The steps, the end
+    ``ranks`` are those of the tuples of the side that have come with the batch. The steps, the end
     and the punctuation are the other side's; of several, the smallest punctuation and the last end.
     -1 is a rank before this run, NEVER one after it; the tuples that are not among the oldest
     expire after it too.
     """
     count = _candidates(side, steps, ended_before or end_rank is not None, punctuation_before)
-    older = len(side.rows) - len(ranks)
+    older, newest = len(side.rows) - side.newest, ranks if side.home is None else ranks[side.home]
     own = np.full(count, -1, np.int64)
     if count > older:
-        own[older:] = ranks[: count - older]
+        own[older:] = newest[: count - older]
     when = np.full(count, NEVER, np.int64)
     if isinstance(side.window, Rows):
         if side.window.size == 0:
             when = own.copy()
         else:
-            pushed_out = max(0, min(count, len(side.rows) - side.window.size))
-            pushers = np.arange(pushed_out) + side.window.size - older
-            when[:pushed_out] = ranks[pushers]
+            pushed_out = min(count, side.pushed_out(side.window))
+            numbers = side.arrival_numbers(np.arange(pushed_out) + side.rows.first)
+            when[:pushed_out] = ranks[numbers + side.window.size - (side.arrivals - len(ranks))]
     elif isinstance(side.window, Range):
         expiry = side.expiry.view()[:count]
         index = np.searchsorted(steps[1], expiry, side="left")
@@ -142,7 +142,7 @@ def _candidates(
     if ends or (isinstance(side.window, Range) and not side.in_order):
         return len(side.rows)
     if isinstance(side.window, Rows):
-        return max(0, len(side.rows) - side.window.size)
+        return side.pushed_out(side.window)
     if isinstance(side.window, Range):
         last = steps[1][-1].item() if len(steps[1]) else punctuation_before
         punctuation = max(punctuation_before, last)
@@ -161,7 +161,7 @@ def cut_off(
     if isinstance(side.window, Range):
         gone |= side.expiry.view() <= punctuation
     elif isinstance(side.window, Rows):
-        gone[: max(0, len(gone) - side.window.size)] = True
+        gone[: side.pushed_out(side.window)] = True
     return gone | all(other.ended for other in others)
 
 

@@ -83,7 +83,7 @@ from penstock.blocks.multiway.design_revision import DesignRevision
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.stage import Stage
 from penstock.blocks.multiway.stretch_search import Path, StretchSearch
-from penstock.blocks.ranks import Ranks
+from penstock.blocks.ranks import Ranks, at_home
 from penstock.blocks.run import Run
 from penstock.blocks.state import BlockState
 from penstock.blocks.window.keys import WindowKeys, is_outgrown
@@ -106,7 +106,6 @@ from penstock.program.choose.probe_order import (
 from penstock.program.isa.block_instructions import JoinStreams
 from penstock.program.isa.flow import Flow, search_of
 from penstock.sql.expressions import conjunction
-from penstock.streams.batches import opened, take
 from penstock.streams.windows import Range, Rows
 
 Indices = npt.NDArray[np.int64]
@@ -396,7 +395,7 @@ class MultiwayBlock:
         ]
         ended, punctuations = zip(*before, strict=True)
         ranks = Ranks(admitted)
-        self._leave_to_others(admitted, ranks)
+        admitted = at_home(self.sides, admitted, ranks)
         arrived = Arrived(admitted, ranks, punctuations, ended)
         for found, at in self._outcome(arrived):
             self.matches += len(at)
@@ -410,23 +409,12 @@ class MultiwayBlock:
         if self._design is not None:
             self._design.look(arrived, lambda origin: self._paths.of(origin)[0])
         self._forget()
-        tuples = sum(one.batch.num_rows for one in admitted)
+        tuples = sum(len(ranks.every(side.index)) for side in self.sides)
         self.latency.processing.add(time.monotonic_ns() - began, tuples)
         for one in admitted:
             for letters in one.letters:
                 yield LETTERS, letters
         yield OUT, message.made(replace(self._nothing, controls=controls), True)
-
-    def _leave_to_others(self, admitted: list[Admitted], ranks: Ranks) -> None:
-        """Process of the divided input only the tuples at home; all of them have ranks."""
-        for number, side in enumerate(self.sides):
-            if side.share is None or not admitted[number].batch.num_rows:
-                continue
-            assert side.places is not None
-            home = np.flatnonzero(side.places < side.newest)
-            ranks.leave(number, home)
-            batch = opened(take(admitted[number].batch, home))
-            admitted[number] = replace(admitted[number], batch=batch)
 
     def _turn_to(self, design: str) -> None:
         """Go on with another design, from the tuples that are in the windows."""
@@ -817,7 +805,7 @@ class MultiwayBlock:
             figures["stored"][side.index] = int(side.part.before(np.array([side.rows.next]))[0])
             numbers = np.arange(side.rows.first, side.rows.next)
             figures["window"][side.index] = int(side.part.owns(numbers).sum())
-        figures["probed"][side.index] = figures["stored"][side.index]
+            figures["probed"][side.index] = figures["stored"][side.index]
         return [figures]
 
     @property

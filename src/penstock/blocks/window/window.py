@@ -66,8 +66,10 @@ class StoredWindow:
         self._came = [0, 0]
         """How many tuples of a divided stream had arrived before this batch, and have by now."""
         self.places: Indices | None = None
-        """The place of each tuple of the batch of a divided stream, from the first one at home on:
-        those at home come first, in their order, and guests after them."""
+        """Where there are guests: the place of each tuple of the batch, from the first one at home
+        on; those at home come first, in their order, and guests after them."""
+        self.home: Indices | None = None
+        """Of a divided stream without guests: which tuples of the batch are at home."""
         self.newest = 0
         """How many of the tuples are of this batch."""
         self.times = Buffer(clock.dtype)
@@ -91,6 +93,12 @@ class StoredWindow:
         """
         self.share, self._takes_guests = share, takes_guests
         self.origin = None if share is None else Buffer(np.dtype(np.int64))
+        self.append_none()
+
+    @property
+    def probing(self) -> int:
+        """How many tuples have probed the other windows."""
+        return self.arrivals if self._takes_guests else self.rows.next
 
     @property
     def arrivals(self) -> int:
@@ -133,6 +141,7 @@ class StoredWindow:
         """Note a batch without a tuple of this input."""
         self.newest = 0
         self._came[0] = self._came[1]
+        self.home = None if self.share is None or self._takes_guests else NO_NUMBERS
 
     def append(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices) -> None:
         """Store arriving tuples, or those at home, at the end of the window."""
@@ -155,9 +164,12 @@ class StoredWindow:
         owned = share.owns(numbers)
         home, away = np.flatnonzero(owned), np.flatnonzero(~owned)
         self.origin.append(numbers[home])
-        self.places = np.empty(count, np.int64)
-        self.places[home] = np.arange(len(home))
-        self.places[away] = np.arange(len(home), count)
+        if self._takes_guests:
+            self.places = np.empty(count, np.int64)
+            self.places[home] = np.arange(len(home))
+            self.places[away] = np.arange(len(home), count)
+        else:
+            self.home = home
         return home, away
 
     def _store(self, batch: pa.RecordBatch, times: Ticks | None, arrived: Indices) -> None:
@@ -257,14 +269,17 @@ class StoredWindow:
         if all(other.ended for other in others):
             return self.rows.next
         if isinstance(self.window, Rows):
-            if self.share is not None:
-                oldest = np.array([self.arrivals - self.window.size])
-                return self.rows.first + self._first_at_home(oldest).item(0)
-            return max(self.rows.first, self.rows.next - self.window.size)
+            return self.rows.first + self.pushed_out(self.window)
         if isinstance(self.window, Range):
             expiry, punctuation = self.expiry.view(), self.passed(others)
             return self.rows.first + expired(expiry, punctuation, self.in_order)
         return self.rows.first
+
+    def pushed_out(self, window: Rows) -> int:
+        """How many of the stored tuples newer ones have pushed out of a count window."""
+        if self.share is not None:
+            return self._first_at_home(np.array([self.arrivals - window.size])).item(0)
+        return max(0, len(self.rows) - window.size)
 
     def passed(self, others: Sequence[StoredWindow]) -> int | float:
         """The time up to which tuples are met no more.

@@ -107,8 +107,17 @@ class JoinStreams:
 
     @property
     def divisible(self) -> Division | None:
-        """Outer, semi and anti joins need to know that no core has found a partner."""
-        return "tuple" if self.kind == "inner" and not self.steps else None
+        """By tuples, unless a core would have to know that no other one has found a partner."""
+        return "tuple" if self.divided and not self.steps else None
+
+    @property
+    def divided(self) -> tuple[int, ...]:
+        """The inputs of which each tuple is stored by one of several cores, if there are two.
+
+        Of an outer, semi or anti join, that is the input whose unmatched tuples count: its cores
+        have the whole other window. Of a full join it would have to be both.
+        """
+        return {"inner": (0, 1), "right": (1,), "full": ()}.get(self.kind, (0,))
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,16 @@ REASONS = {
         "partition by r.x = s.x among 3 cores"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] LEFT JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (
-        "one core; a left join must know whom no core has matched; "
+        "broadcast to 3 cores, each tuple of the left stream stored and processed on one, those of "
+        "the other on all; no partition by key: no equality between the streams"
+    ),
+    "SELECT r.id FROM r [ROWS 4] RIGHT JOIN s [ROWS 3] ON r.x = s.x": (
+        "broadcast to 3 cores, each tuple of the right stream stored and processed on one, those "
+        "of the other on all; "
+        "no partition by key: rows depend on the order of tuples with other keys"
+    ),
+    "SELECT r.id FROM r [RANGE 4 SLACK 0] FULL JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (
+        "one core; a full join must know whom no core has matched; "
         "no partition by key: no equality between the streams"
     ),
     "SELECT r.id FROM r [RANGE 4 SLACK 0] JOIN s [RANGE 3 SLACK 0] ON r.x < s.x": (

@@ -124,8 +124,15 @@ def describe_placed(program: Program, cores: int, topology: Topology) -> str:
 def broadcast(program: Program, cores: int) -> str:
     """How cores share a join of which each takes every tuple."""
     to = f"broadcast to {cores} cores"
-    if len(program.joins[0].inputs) == 2:
-        return f"{to}, each tuple stored on one (SplitJoin)"
+    join = program.joins[0]
+    if len(join.inputs) == 2:
+        if join.kind == "inner":
+            return f"{to}, each tuple stored on one (SplitJoin)"
+        divided = "right" if join.divided == (1,) else "left"
+        return (
+            f"{to}, each tuple of the {divided} stream stored and processed on one, those of the "
+            "other on all"
+        )
     asked = program.flow.design
     return (
         f"{to}, each tuple of one stream stored and processed on one, those of the others on all "
