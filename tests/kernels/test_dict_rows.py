@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import tracemalloc
 from collections import OrderedDict
 from decimal import Decimal
 from typing import Any
@@ -121,6 +122,22 @@ def test_a_null_stops_its_column_only() -> None:
     batch = DictReader(stream, ("C0", "C1", "C2")).batch(rows)
     assert batch is not None
     assert batch.to_pylist() == rows
+
+
+@pytest.mark.parametrize("kind", ["int64", "double", "int32"])
+def test_a_column_holds_no_memory_of_others(kind: str) -> None:
+    keys = tuple(f"C{i}" for i in range(20))
+    rows = [dict.fromkeys(keys, 1)] * 2_000
+    reader = DictReader(stream_of([kind] * len(keys)), keys)
+    reader.batch(rows)
+    tracemalloc.start()
+    batch = reader.batch(rows)
+    assert batch is not None
+    columns = [batch.column(0)]
+    del batch
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(columns[0]) == len(rows) and held < 2 * 8 * len(rows)
 
 
 def test_no_reference_is_kept_or_lost() -> None:

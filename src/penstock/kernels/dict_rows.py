@@ -180,15 +180,20 @@ def _dtype(kind: pa.DataType) -> np.dtype[Any] | None:
 
 
 def _numbers_as(bits: Numbers, dtype: np.dtype[Any]) -> pa.Array[Any] | None:
-    """The numbers of a column as an array of its type; None if one becomes infinite."""
+    """The numbers of a column as an array of its type; None if a narrow float is infinite.
+
+    It is a copy: otherwise a column that is kept would keep the numbers of all.
+    """
+    numbers: npt.NDArray[Any]
     if dtype.kind != "f":
-        return pa.array(bits if dtype == np.int64 else bits.astype(dtype))
-    numbers = bits.view(np.float64)
-    if dtype == np.float64:
-        return pa.array(numbers)
-    with np.errstate(over="ignore"):
-        narrow = numbers.astype(dtype)
-    return None if np.isinf(narrow).any() else pa.array(narrow)
+        numbers = bits.astype(dtype)
+    else:
+        with np.errstate(over="ignore"):
+            numbers = bits.view(np.float64).astype(dtype)
+        if dtype == np.float32 and np.isinf(numbers).any():
+            return None
+    array: pa.Array[Any] = pa.array(numbers)
+    return array
 
 
 class DictRows:
