@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Counts:
     """What one core has done."""
 
-    probed: list[int] = field(default_factory=lambda: [0, 0])
+    probed: list[int] = field(default_factory=list)
     matched: int = 0
     comparisons: int = 0
     busy: float = 0.0
@@ -73,7 +73,7 @@ class ThreadPool:
     def count(self, core: int, probed: Sequence[int], matched: int, comparisons: int) -> None:
         """Add to the counts of a core."""
         counts = self._counts[core]
-        counts.probed = [before + more for before, more in zip(counts.probed, probed, strict=True)]
+        counts.probed = list(map(sum, itertools.zip_longest(counts.probed, probed, fillvalue=0)))
         counts.matched += matched
         counts.comparisons += comparisons
 

@@ -71,11 +71,11 @@ class ProgramChange(Protocol):
     """A change of the program, as :class:`penstock.blocks.join.partner_search.Change`."""
 
     @property
-    def before(self) -> tuple[int, int]:
+    def before(self) -> tuple[int, ...]:
         """For each stream, the number of the first tuple after the change."""
 
     @property
-    def live(self) -> tuple[int, int]:
+    def live(self) -> tuple[int, ...]:
         """For each stream, the first number that is in its window from here on."""
 
     def new(self, side: int) -> Indices:

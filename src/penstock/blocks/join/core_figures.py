@@ -65,6 +65,8 @@ def _of_flow(join: MeasuredJoin) -> list[dict[str, Any]]:
 def _of_threads(join: MeasuredJoin, threads: CoreThreads) -> list[dict[str, Any]]:
     """The figures of each thread; single-tuple pushes count for the first, the caller's."""
     cores: list[dict[str, Any]] = threads.measures()["cores"]
+    for core in cores:  # that has had nothing to do
+        core["probed"] = core["probed"] or [0 for _ in join.sides]
     counted = {name: sum(core[name] for core in cores) for name in ("matched", "comparisons")}
     cores[0]["matched"] += join.matches - counted["matched"]
     cores[0]["comparisons"] += join.comparisons - counted["comparisons"]

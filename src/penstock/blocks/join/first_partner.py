@@ -64,7 +64,7 @@ class FirstPartnerSearch:
         left, right = probes
         for start in range(0, count, TUNING.pairs_per_step):
             stop = min(count, start + TUNING.pairs_per_step)
-            tally, parts = Tally(), [NOTHING]
+            tally, parts = self._matcher.tally(), [NOTHING]
             if left is not None:
                 parts.extend(self._of_left(left, *_between(left, start, stop), tally))
             if right is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,9 +61,9 @@ class Before:
         The times up to which the tuples of each window have expired.
     """
 
-    windows: tuple[Window, Window]
-    factors: tuple[int | float | None, int | float | None]
-    passed: tuple[int | float, int | float]
+    windows: tuple[Window, ...]
+    factors: tuple[int | float | None, ...]
+    passed: tuple[int | float, ...]
 
 
 class FlowFront:
@@ -72,7 +72,7 @@ class FlowFront:
     def __init__(
         self,
         search: PartnerSearch,
-        sides: tuple[StoredWindow, StoredWindow],
+        sides: Sequence[StoredWindow],
         matcher: Matcher,
         latency: Latency,
     ) -> None:
@@ -84,10 +84,10 @@ class FlowFront:
         self._matcher = matcher
         self._rank = 0
         self._sent: tuple[WindowKeys, WindowKeys] | None = None
-        self._known: list[Indices | None] = [None, None]
+        self._known: list[Indices | None] = [None] * len(sides)
         self._compiled = True
-        self._inside: tuple[deque[tuple[int, int]], ...] = (deque(), deque())
-        self._left = [0, 0]
+        self._inside: tuple[deque[tuple[int, int]], ...] = tuple(deque() for _ in sides)
+        self._left = [0] * len(sides)
         self._entered: deque[tuple[int, int]] = deque(maxlen=MOST_ENTRIES)
 
     # -- a change ---------------------------------------------------------------------------
@@ -103,9 +103,19 @@ class FlowFront:
 
     def before(self) -> Before:
         """What the next change has to know of the program so far."""
-        r, s = self._sides
-        left, right = (None if side.time is None else side.time.factor for side in (r, s))
-        return Before((r.window, s.window), (left, right), (r.passed((s,)), s.passed((r,))))
+        sides = self._sides
+        return Before(
+            tuple(side.window for side in sides),
+            tuple(None if side.time is None else side.time.factor for side in sides),
+            tuple(side.passed(self._others(side)) for side in sides),
+        )
+
+    def _others(self, side: StoredWindow) -> list[StoredWindow]:
+        return [other for other in self._sides if other is not side]
+
+    def _cuts(self) -> tuple[int, ...]:
+        """Of each stream, the first number that is in its window."""
+        return tuple([side.cut(*self._others(side)) for side in self._sides])
 
     def load(self) -> None:
         """Send the block's program and windows to cores that have none."""
@@ -114,23 +124,24 @@ class FlowFront:
 
     def change(self, before: Before | None) -> None:
         """Send what has changed behind all arrivals so far, whose pairs have been found."""
-        r, s = self._sides
-        left, right = (w.size if isinstance(w, Rows) else None for w in (r.window, s.window))
+        windows = [side.window for side in self._sides]
         sent = None
         if not self.is_current or not self.search.keeps_tuples:
-            sent = (self._live(r), self._live(s))
+            sent = tuple(self._live(side) for side in self._sides)
         self.search.change(
             Change(
-                self._matcher.rule((left, right), self.order),
-                (r.rows.next, s.rows.next),
-                (r.cut(s), s.cut(r)),
+                self._matcher.rule(
+                    tuple(w.size if isinstance(w, Rows) else None for w in windows), self.order
+                ),
+                tuple(side.rows.next for side in self._sides),
+                self._cuts(),
                 None if sent is not None or before is None else self._lifetimes(before),
                 sent,
             )
         )
         if self._sent is None or self._is_renumbered:
             self._begin_latencies()
-        self._sent, self._known = self._matcher.keys, [None, None]
+        self._sent, self._known = self._matcher.keys, [None] * len(self._sides)
         self._compiled = True
 
     def _begin_latencies(self) -> None:
@@ -145,7 +156,6 @@ class FlowFront:
 
     def _lifetimes(self, before: Before) -> Lifetimes | None:
         """How stored times become expiries; None if they stay as they are."""
-        r, s = self._sides
         now = self.before()
         if now.factors == before.factors and now.windows == before.windows:
             return None
@@ -153,7 +163,7 @@ class FlowFront:
             1 if then is None or factor is None else int(factor) // int(then)
             for then, factor in zip(before.factors, now.factors, strict=True)
         ]
-        return Lifetimes(r.clock, (r.window, s.window), max(ratios), before.passed)
+        return Lifetimes(self._sides[0].clock, now.windows, max(ratios), before.passed)
 
     def _live(self, side: StoredWindow) -> LiveTuples:
         """The live tuples of a side that can match, with their keys."""
@@ -196,25 +206,23 @@ class FlowFront:
         return KeyValues(None, [c.values.view()[:0] for c in columns], [None] * len(columns))
 
     def chunk(
-        self, admitted: tuple[Admitted, Admitted], keyed: tuple[KeyValues, KeyValues], ranks: Ranks
+        self, admitted: Sequence[Admitted], keyed: Sequence[KeyValues], ranks: Ranks
     ) -> Chunk:
         """The tuples just appended to the block's sides, for the flow."""
         self._compiled = self._compiled and self._matcher.in_range()
         first = self._rank
         self._rank += ranks.count
-        left, right = (
-            self._new(side, admitted[side.index], keyed[side.index], ranks, first)
-            for side in self._sides
+        sides, ranks_here = self._sides, (first, self._rank)
+        arrivals = tuple(
+            [self._new(s, admitted[s.index], keyed[s.index], ranks, first) for s in sides]
         )
-        r, s = self._sides
-        ranks_here, seen = (first, self._rank), (r.rows.next, s.rows.next)
-        live = (r.cut(s), s.cut(r))
-        punctuations = (r.punctuator.punctuation, s.punctuator.punctuation)
-        light = is_light((left, right), ranks_here)
+        seen = tuple([side.rows.next for side in sides])
+        punctuations = tuple([side.punctuator.punctuation for side in sides])
+        light = is_light(arrivals, ranks_here)
         entered = time.monotonic_ns()
         self._entered.append((self._rank, entered))
         return Chunk(
-            (left, right), ranks_here, seen, live, punctuations, self._compiled, entered, light
+            arrivals, ranks_here, seen, self._cuts(), punctuations, self._compiled, entered, light
         )
 
     def _new(
@@ -265,7 +273,7 @@ class FlowFront:
         for pairs in self._together(self.search.take(chunk)):
             yield from self._passed(pairs)
         if self.search.complete_at_once:
-            tuples = len(chunk.arrivals[0]) + len(chunk.arrivals[1])
+            tuples = sum(map(len, chunk.arrivals))
             self._latency.processing.add(time.monotonic_ns() - chunk.entered, tuples)
         else:
             self._note_departures(chunk)

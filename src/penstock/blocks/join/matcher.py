@@ -65,7 +65,8 @@ class Probes:
 class Tally:
     """Counts of a search; they count for the block once its pairs are used."""
 
-    probed: list[int] = field(default_factory=lambda: [0, 0])
+    probed: list[int]
+    """Of each input, how many tuples have probed."""
     comparisons: int = 0
     failures: Failures = field(default_factory=Failures)
     searches: list[tuple[StoredKeys, SearchStats]] = field(default_factory=list)
@@ -161,9 +162,11 @@ class Matcher:
             for side, keys in zip(self._sides, self.keys, strict=True):
                 keys.drop_before(side.rows.first)
 
-    def rule(
-        self, window_rows: tuple[int | None, int | None], order: tuple[str, int] | None
-    ) -> Rule:
+    def tally(self) -> Tally:
+        """The counts of a search, before it begins."""
+        return Tally([0] * len(self._sides))
+
+    def rule(self, window_rows: tuple[int | None, ...], order: tuple[str, int] | None) -> Rule:
         """The predicate for the cores of a flow."""
         return Rule(self.predicate, self._kernel_name, window_rows, order)
 

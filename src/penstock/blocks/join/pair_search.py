@@ -49,6 +49,10 @@ class StretchSearch:
         self.longest = max(TUNING.swept_arrivals, TUNING.swept_per_live * live) if pays else None
         return pays
 
+    def tally(self) -> Tally:
+        """The counts of a search, before it begins."""
+        return self._matcher.tally()
+
     def found(
         self, probes: Sequence[Probes | None], start: int, stop: int, tally: Tally
     ) -> RankedPairs | None:
@@ -120,7 +124,7 @@ class StepwiseSearch:
         """The pairs of ``count`` ranks, with the first rank of each piece and the one after it."""
 
         def search(start: int, stop: int) -> RankedPairs | None:
-            tally = Tally()
+            tally = self._stretches.tally()
             found = self._stretches.found(probes, start, stop, tally)
             if found is not None:
                 self._stretches.settle(tally, stop - start)

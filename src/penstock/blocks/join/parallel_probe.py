@@ -121,7 +121,7 @@ class ParallelProbe:
         gather: Callable[[RankedPairs], Run],
     ) -> Callable[[int], _Part]:
         def work(core: int) -> _Part:
-            tally = Tally()
+            tally = self._stretches.tally()
             found = self._stretches.found(probes, start, stop, tally)
             return _Part(core, None if found is None else gather(found), tally)
 

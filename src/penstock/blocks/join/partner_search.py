@@ -89,12 +89,12 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A piece of the input: what arrived on both streams, and how far that moved the windows.
+    """A piece of the input: what arrived on each stream, and how far that moved the windows.
 
     Parameters
     ----------
     arrivals
-        The tuples of R and of S.
+        The tuples of each stream.
     ranks
         The first rank of the piece, and the one after its last. Punctuations have ranks too.
     seen
@@ -114,11 +114,11 @@ class Chunk:
         Whether waking a thread takes longer than processing it: see :func:`is_light`.
     """
 
-    arrivals: tuple[Arrivals, Arrivals]
+    arrivals: tuple[Arrivals, ...]
     ranks: tuple[int, int]
-    seen: tuple[int, int]
-    live: tuple[int, int]
-    punctuations: tuple[int | float, int | float] | None
+    seen: tuple[int, ...]
+    live: tuple[int, ...]
+    punctuations: tuple[int | float, ...] | None
     compiled: bool = True
     entered: int = 0
     is_light: bool = False
@@ -137,24 +137,23 @@ class Chunk:
     def until(self, rank: int) -> tuple[Chunk, Chunk]:
         """Cut it in two before a rank; the windows move as far as the first part says."""
         cuts = [int(np.searchsorted(a.ranks, rank)) for a in self.arrivals]
-        left, right = self.arrivals
-        first = (left.part(0, cuts[0]), right.part(0, cuts[1]))
-        second = (left.part(cuts[0], len(left)), right.part(cuts[1], len(right)))
-        seen = [int(a.seqs[-1]) + 1 if len(a) else 0 for a in first]
+        parts = list(zip(self.arrivals, cuts, strict=True))
+        first = tuple([a.part(0, cut) for a, cut in parts])
+        second = tuple([a.part(cut, len(a)) for a, cut in parts])
+        seen = tuple([int(a.seqs[-1]) + 1 if len(a) else 0 for a in first])
         # Later tuples of a stream carry the time from which on their partners are.
         earliest = [None if a.low is None or not len(a) else a.low.min().item() for a in second]
         punctuations = None
         if self.punctuations is not None:
-            left_punctuation, right_punctuation = (
+            punctuations = tuple(
                 after if before is None else min(before, after)
                 for before, after in zip(earliest, self.punctuations, strict=True)
             )
-            punctuations = (left_punctuation, right_punctuation)
         begun = Chunk(
             first,
             (self.ranks[0], rank),
-            (seen[0], seen[1]),
-            (0, 0),
+            seen,
+            (0,) * len(seen),
             punctuations,
             self.compiled,
             self.entered,
@@ -162,7 +161,7 @@ class Chunk:
         return begun, replace(self, arrivals=second, ranks=(rank, self.ranks[1]))
 
 
-def is_light(arrivals: tuple[Arrivals, Arrivals], ranks: tuple[int, int]) -> bool:
+def is_light(arrivals: tuple[Arrivals, ...], ranks: tuple[int, int]) -> bool:
     """Whether it is a single-tuple push whose candidate range is small."""
     if ranks[1] - ranks[0] != 1:
         return False
@@ -219,7 +218,7 @@ class Rule:
 
     predicate: Predicate
     kernel: str
-    window_rows: tuple[int | None, int | None]
+    window_rows: tuple[int | None, ...]
     order: tuple[str, int] | None = None
 
 
@@ -270,9 +269,9 @@ class Lifetimes:
     """
 
     clock: Clock
-    windows: tuple[Window, Window]
+    windows: tuple[Window, ...]
     ratio: int
-    passed: tuple[int | float, int | float]
+    passed: tuple[int | float, ...]
 
     def times(
         self,
@@ -318,10 +317,10 @@ class Change:
     """
 
     rule: Rule
-    before: tuple[int, int]
-    live: tuple[int, int]
+    before: tuple[int, ...]
+    live: tuple[int, ...]
     lifetimes: Lifetimes | None = None
-    sent: tuple[LiveTuples, LiveTuples] | None = None
+    sent: tuple[LiveTuples, ...] | None = None
 
     def __str__(self) -> str:
         """Where it is, for an error to say where."""

@@ -59,8 +59,8 @@ class ChainAsPublished:
         self._blocks = [OPBlock(number, cores, part) for number in range(1, cores + 1)]
         self._driver = driver(chain_network(self._blocks))
         self._capacities = (0, 0)
-        self._window_starts = (0, 0)
-        self._let_go = (0, 0)
+        self._window_starts: tuple[int, ...] = (0, 0)
+        self._let_go: tuple[int, ...] = (0, 0)
 
     # -- programming ------------------------------------------------------------------------
 
