@@ -65,6 +65,10 @@ class Tuning:
 
     pairs_per_step: int = 1 << 20
     """Pairs of one step at most; a run that has more is processed in several steps."""
+    longest_step: float = 0.1
+    """Seconds after which a search that has found nothing lets its caller pause."""
+    comparisons_per_call: int = 1 << 28
+    """Comparisons of one compiled call of the nested loop: no signal is handled meanwhile."""
     smallest_dictionary: int = 65_536
     """Values that a dictionary may have, whatever the size of the windows."""
     tuples_to_pack: int = 4096

@@ -21,8 +21,10 @@ import pytest
 from tests.campaigns.interrupts import Call, Interrupts, threads_left
 
 import penstock as ps
-from penstock import signals
+from penstock import signals, tuning
 from penstock.blocks.join.matcher import Matcher
+from penstock.blocks.multiway.block import MultiwayBlock
+from penstock.blocks.multiway.stretch_search import StretchSearch
 from penstock.cli.run import bounded as run
 from penstock.engines.local import single_pushes
 from penstock.engines.local.engine import Engine
@@ -117,6 +119,76 @@ def test_an_interrupted_push_is_taken_whole(flow: dict[str, Any]) -> None:
             found.append((rows(query), query.metrics()["tuples_in"], engine.position))
     assert found[0] == found[1]
     assert len(found[0][0]) == 30
+
+
+MANY = """SELECT a.id AS a, b.id AS b FROM A [ROWS 9] AS a, B [ROWS 9] AS b, C [ROWS 9] AS c,
+    D [ROWS 9] AS d WHERE a.x + b.x + c.x + d.x < {}"""
+
+
+@contextmanager
+def full_windows(limit: int, **asked: Any) -> Iterator[tuple[Engine, Any]]:
+    """A join of which an arrival of D has 729 combinations to look at."""
+    with Engine(compile_predicates=False) as engine, pytest.warns(UserWarning):
+        for name in "ABCD":
+            engine.sql(f"CREATE STREAM {name} (id BIGINT, x BIGINT)")
+        query = engine.install(MANY.format(limit), "q", **asked)
+        for name in "ABC":
+            engine.push(name, tuples(0, 9))
+        yield engine, query
+
+
+SMALL_STEPS = {"longest_step": 0.0, "pairs_per_step": 4, "comparisons_per_call": 8}
+
+
+@pytest.mark.parametrize(("limit", "found"), [(0, 0), (99, 729)], ids=["no rows", "rows"])
+@pytest.mark.parametrize("design", [{}, {"design": "shared", "cores": 2}], ids=str)
+def test_an_arrival_with_many_combinations_is_broken_off_before_it_has_them(
+    design: dict[str, Any], limit: int, found: int
+) -> None:
+    calls, extended = [0], StretchSearch._extended
+
+    def counted(*given: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 5:
+            signal.raise_signal(signal.SIGINT)
+        return extended(*given)
+
+    with tuning.given(**SMALL_STEPS), full_windows(limit, **design) as (engine, query):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StretchSearch, "_extended", counted)
+            with pytest.raises(KeyboardInterrupt):
+                engine.push("D", [{"id": 1, "x": 1}])
+            assert calls[0] <= 5 + 4, "of some hundreds"
+            assert engine.position == 27 + 1 + 5
+            engine.wait()
+            assert calls[0] > 100
+        assert query.rows().num_rows == found
+
+
+@pytest.mark.parametrize("design", ["circular", "linear", "parallel-circular"])
+def test_an_engine_that_waits_for_cores_is_broken_off(design: str) -> None:
+    """A core is in the middle of a search, and goes on when it is asked for."""
+    released, extend = threading.Event(), MultiwayBlock._extend
+    waiting: list[int] = []
+    released.set()
+
+    def slow(*given: Any) -> Any:
+        while waiting:
+            os.kill(os.getpid(), waiting.pop())
+        assert released.wait(20)
+        return extend(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MultiwayBlock, "_extend", slow)
+        with tuning.given(longest_step=0.01), full_windows(99, design=design) as (engine, query):
+            released.clear()
+            waiting.append(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                engine.push("D", [{"id": 1, "x": 1}])
+            assert not released.is_set()
+            released.set()
+            engine.wait()
+            assert query.rows().num_rows == 729
 
 
 def test_the_rest_of_an_interrupted_push_is_done_by_the_next_call() -> None:

@@ -26,6 +26,7 @@ from penstock.blocks.multiway.combination_search import (
     Combinations,
     SearchProgram,
     in_output_order,
+    one_after_another,
 )
 from penstock.blocks.window.steps import Steps
 from penstock.blocks.window.window import StoredWindow
@@ -244,6 +245,7 @@ class MultiFlow:
 
     def take(self, arrived: Arrived) -> Iterator[Combinations]:
         """Let the chunks of a batch in, and wait until all are done."""
+        nothing = one_after_another((), len(self._sides))
         driver = self._driver
         assert driver is not None
         start, count = 0, arrived.ranks.count
@@ -255,11 +257,13 @@ class MultiFlow:
             while not driver.send(IN, tuples):
                 yield from self._done(driver)
                 driver.wait()
+                yield nothing
             start = stop
         while self._chunks:
             yield from self._done(driver)
             if self._chunks:
                 driver.wait()
+                yield nothing
         revision = None if self._units is None else self._units.revision
         if revision is not None:
             self._is_stale |= revision.look(arrived)

@@ -39,6 +39,7 @@ from penstock.blocks.multiway.combination_search import (
     Combinations,
     SearchProgram,
     in_output_order,
+    one_after_another,
 )
 from penstock.blocks.multiway.order_revision import ProbePaths
 from penstock.blocks.multiway.stage import Stage
@@ -136,6 +137,7 @@ class SharedSearch:
                     yield part
             else:
                 yield from self._in_order(found, _total(found))
+                yield one_after_another((), len(self._cost))
 
     def _store(self, arrived: Arrived) -> None:
         """Drop the keys of tuples that the block has dropped, and store those of new ones."""

@@ -107,6 +107,7 @@ from penstock.program.isa.block_instructions import JoinStreams
 from penstock.program.isa.flow import Flow, search_of
 from penstock.sql.expressions import conjunction
 from penstock.streams.windows import Range, Rows
+from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
 BY_NUMBER = frozenset({"circular", "stashed"})
@@ -376,6 +377,8 @@ class MultiwayBlock:
             [nothing] * len(self.sides), lambda ranks, _: np.zeros_like(ranks), expiries, settled
         )
         for formed in self._joined([(nothing_formed(self._core), 0, PHASES)], events):
+            if not len(formed):
+                continue
             yield self._rows(formed.members, np.full(len(formed), position, np.int64))
 
     # -- a batch ----------------------------------------------------------------------------
@@ -397,7 +400,12 @@ class MultiwayBlock:
         ranks = Ranks(admitted)
         admitted = at_home(self.sides, admitted, ranks)
         arrived = Arrived(admitted, ranks, punctuations, ended)
+        given = time.monotonic()
         for found, at in self._outcome(arrived):
+            # Nothing is given too, from time to time, so that the caller may pause.
+            if not len(at) and time.monotonic() < given + TUNING.longest_step:
+                continue
+            given = time.monotonic()
             self.matches += len(at)
             self.latency.visiting.add(time.monotonic_ns() - began, len(at))
             run = self._rows(found, ranks.positions(at))
@@ -448,7 +456,7 @@ class MultiwayBlock:
         self._turn_to(self._design.design)
 
     def _outcome(self, arrived: Arrived) -> Iterator[tuple[Sequence[Indices], Indices]]:
-        """The members of each row of a batch and its rank, in order, in pieces."""
+        """The members of each row of a batch and its rank, in order, in pieces, some empty."""
         if self._joins:
             pieces = (
                 (Formed(found.ranks * PHASES + MET, tuple(map(known, found.members))), start, bound)
@@ -458,8 +466,7 @@ class MultiwayBlock:
             yield from ((f.members, f.ranks) for f in self._joined(pieces, events))
             return
         for one in self._found(arrived):
-            if len(one):
-                yield tuple(map(known, one.members)), one.ranks
+            yield tuple(map(known, one.members)), one.ranks
 
     def _found(self, arrived: Arrived) -> Iterator[Combinations]:
         """The combinations of a batch of an inner join, in order."""
@@ -483,8 +490,7 @@ class MultiwayBlock:
         for join in self._joins:
             pieces = self._through_step(join, pieces)
         for formed, _, _ in pieces:
-            if len(formed):
-                yield in_row_order(formed, self.sides)
+            yield in_row_order(formed, self.sides) if len(formed) else formed
         for join in self._joins:
             join.finish()
 

@@ -7,7 +7,7 @@ other or at the same time, and what they give, one behind the other, is in outpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -134,7 +134,10 @@ class StretchSearch:
         return found
 
     def one(self, arrived: Arrived, rank: int) -> Iterator[Combinations]:
-        """The combinations of one arrival that has too many to find at once."""
+        """The combinations of one arrival that has too many to find at once.
+
+        An empty set of them comes after every call of a kernel, so that the caller may pause.
+        """
         for origin in self._inputs:
             if rank in arrived.ranks.tuples[origin]:
                 order = self._path(origin)[0]
@@ -155,11 +158,11 @@ class StretchSearch:
         its older half come before those with its younger half.
         """
         stages = self._path(origin)[1]
-        found = self._through(arrived, origin, stages, begun, spans, TUNING.pairs_per_step)
+        found = yield from self._through(
+            arrived, origin, stages, begun, spans, TUNING.pairs_per_step
+        )
         if found is not None:
-            together = self._put_together(found, len(self._program.sides))
-            if len(together):
-                yield together
+            yield self._put_together(found, len(self._program.sides))
             return
         divided = next(i for i, (a, b) in enumerate(spans) if i != origin and b - a > 1)
         first, last = spans[divided]
@@ -176,10 +179,11 @@ class StretchSearch:
         begun: Combinations,
         spans: Spans,
         most: int,
-    ) -> list[Combinations] | None:
+    ) -> Generator[Combinations, None, list[Combinations] | None]:
         """What combinations become by the stages; None if that is more than ``most``.
 
         Where a stage makes too many intermediate results at once, it takes half of them at a time.
+        Gives no combinations after every call of a kernel.
         """
         if not len(begun):
             return []
@@ -187,12 +191,15 @@ class StretchSearch:
             return [begun] if len(begun) <= most else None
         limit = TUNING.pairs_per_step if len(begun) > 1 else None
         found = self._extended(arrived, origin, stages[0], begun, limit, spans)
+        yield self._put_together((), len(self._program.sides))
         if found is not None:
-            return self._through(arrived, origin, stages[1:], found, spans, most)
+            rest = yield from self._through(arrived, origin, stages[1:], found, spans, most)
+            return rest
         middle = len(begun) // 2
         made: list[Combinations] = []
         for part in (begun.part(0, middle), begun.part(middle, len(begun))):
-            more = self._through(arrived, origin, stages, part, spans, most - sum(map(len, made)))
+            left = most - sum(map(len, made))
+            more = yield from self._through(arrived, origin, stages, part, spans, left)
             if more is None:
                 return None
             made += more

@@ -24,6 +24,7 @@ from penstock.kernels.probe.entry_index import SearchStats
 from penstock.kernels.probe.first_match import FirstMatches
 from penstock.kernels.probe.nested_loop import Columns, live_pairs, pairs
 from penstock.sql.expressions import TRUE
+from penstock.tuning import TUNING
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -127,14 +128,18 @@ class Probe:
     ) -> SearchStats:
         """The pairs of each probe with entries of its live range, by probe and then by entry.
 
-        None instead if there are more than ``most``. ``stored`` is what a kernel reads of the keys.
-        Not ``compiled``: every live pair. ``indexed``: the index, which is up to date, can serve.
+        None instead if there are more than ``most``, or if several probes would be compared with
+        more entries than one call may take. ``stored`` is what a kernel reads of the keys. Not
+        ``compiled``: every live pair. ``indexed``: the index, which is up to date, can serve.
         Nothing is changed, so threads may search at the same time.
         """
         live = live_total(lo, hi)
         if not live:
             return NOTHING_LIVE
         capacity = live if most is None else min(live, most)
+        scans = not compiled or not indexed or keys.index is None
+        if scans and most is not None and len(lo) > 1 and live > TUNING.comparisons_per_call:
+            return SearchStats(None, 0, 0, 0, 0, 0)
         if not compiled:
             found = live_pairs(lo, hi, probing, stored, capacity)
         elif indexed and keys.index is not None:

@@ -12,6 +12,7 @@ is started again; otherwise it is finished, or the query that it is for fails.
 from __future__ import annotations
 
 import inspect
+import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ from penstock.program.isa.instructions import (
     Reset,
 )
 from penstock.streams.events import End, Malformed, Merged, Punctuation, Tuples
+from penstock.tuning import TUNING
 
 Q = TypeVar("Q", bound=RunningQuery)
 
@@ -88,6 +90,8 @@ class Work(Generic[Q]):
         Whether there is nothing left to do.
     failures
         The failures of queries during this work.
+    until
+        When it is to pause, by the clock.
     """
 
     piece: InputSlice | None
@@ -105,6 +109,7 @@ class Work(Generic[Q]):
     done: bool = False
     failures: list[QueryFailed] = field(default_factory=list)
     steps: Generator[Q, None, None] | None = None
+    until: float = 0.0
 
     def release(self) -> None:
         """Release the tuples of a finished work, and the references to other works."""
@@ -159,15 +164,16 @@ class Processing(Generic[Q]):
             raise failure
 
     def advance(self, work: Work[Q]) -> None:
-        """Advance until a query's output is full (``work.full``), or all is done.
+        """Advance until a query's output is full (``work.full``), for some time, or until the end.
 
-        A refused instruction raises, and takes no position.
+        Signals are handled in a pause. A refused instruction raises, and takes no position.
         """
         if work.is_interrupted:
             self._mend(work, None)
         if work.steps is None:
             work.steps = self._steps(work)
         work.full = None
+        work.until = time.monotonic() + TUNING.longest_step
         try:
             next(work.steps, None)
         except BaseException as error:
@@ -416,6 +422,8 @@ class Processing(Generic[Q]):
                 query._take_run(run)
                 if query.derived:
                     made.append(run)
+                if time.monotonic() >= work.until:
+                    yield query
         except Exception as error:  # of any kind: the other queries must not miss the input
             self._fail(work, query, error)
 

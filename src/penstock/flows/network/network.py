@@ -199,6 +199,7 @@ class Driver(Protocol):
     def wait(self) -> None:
         """Return once something has come out, there is room, or nothing moves any more.
 
+        It may return before, so that the caller can pause.
         An error of a unit is raised here, or by any other call.
         """
 

@@ -22,11 +22,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.flows.network.network import Fifo, Network, Paced, Port, Sent
+from penstock.tuning import TUNING
 
 CAPACITY = 8
 """Messages that may wait before a unit. A message is a whole chunk of tuples."""
@@ -106,11 +108,11 @@ class Threads:
         return came
 
     def wait(self) -> None:
-        """Return once something has come out, there is room, or nothing moves."""
+        """Return once something has come out, there is room, nothing moves, or time has passed."""
         self._bell.is_awaited = True
         # A failed thread rings no more, and the messages in front of it move no more.
         if not (self._failed() or self._do_own() or self._has_come_out() or self.settled()):
-            self._bell.wait()
+            self._bell.wait(TUNING.longest_step)
         self._bell.is_awaited = False
         self._finish_failed()
 
@@ -392,9 +394,10 @@ class Bell:
             self.is_awaited = False
             self._rings.put(None)
 
-    def wait(self) -> None:
-        """Wait until it is rung; :attr:`is_awaited` was set before."""
-        self._rings.get()
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is rung, or for some seconds; :attr:`is_awaited` was set before."""
+        with suppress(Empty):
+            self._rings.get(timeout=timeout)
         self.is_awaited = False
 
     @property
