@@ -140,16 +140,16 @@ def test_a_core_that_fails_at_a_single_tuple_is_named(monkeypatch: pytest.Monkey
 @on_threads
 def test_a_core_of_a_chain_that_fails_is_named(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a chain, timing decides whether a tuple comes to a core by itself or with others."""
-    fail_in_core_1(monkeypatch, "older")
+    fail_in_core_1(monkeypatch, "both" if way.flow == "low-latency-handshake" else "older")
     with ps.connect("local", compile_predicates=False) as engine:
         engine.sql(STREAMS)
         query = engine.install(JOIN.format(9, 9), "hot", **way.options())
         error = push_until_it_fails(engine)
         assert re.fullmatch(
             r"query 'hot' has failed and is stopped \(CoreFailed: core 1 failed at "
-            r"(flush with )?R (3|[0-3]\.\.[3-5]): ValueError: the core is too hot\); "
-            r"every other query has taken the input\nDrop it, and install it again once its cause "
-            r"is mended; this is a defect of Penstock\.",
+            r"(mark of a flush|(flush with )?R (3|[0-3]\.\.[3-5])): ValueError: the core is "
+            r"too hot\); every other query has taken the input\nDrop it, and install it again once "
+            r"its cause is mended; this is a defect of Penstock\.",
             str(error),
         )
         query.drop()
@@ -210,7 +210,7 @@ def test_results_that_wait_outlive_their_query(way: Way) -> None:
         assert pairs(query) == [(r, s) for r in range(5) for s in range(5)]
 
 
-few_pairs_at_a_time = tuning.given(pairs_per_step=16, pairs_per_message=16)
+few_pairs_at_a_time = tuning.given(pairs_per_step=16, pairs_per_message=16, pairs_per_run=16)
 """So few that cores fill what is between them, and must wait for room."""
 
 

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_the_version_before_is_refused_by_its_name(tmp_path: Pat
     (tmp_path / "penstock.json").write_text(json.dumps({"format": 2, "cores": 1, "id": "x"}))
     expected = (
         f"the checkpoint {tmp_path} was written by Penstock 0.1 in the format 2; this is Penstock "
-        f"{ps.__version__}, which reads the format 5\n"
+        f"{ps.__version__}, which reads the format 6\n"
         "Continue it with the version that wrote it, or start in an empty folder."
     )
     with pytest.raises(ps.StateError) as caught:

@@ -221,7 +221,7 @@ def test_a_script_that_is_killed_goes_on(
             2,
             "SELECT r.x FROM R [ROWS 2] AS r LEFT JOIN S [ROWS 2] AS s ON r.x = s.x",
             "splitjoin",
-            [[0, [20, 20], [20, 20]]],
+            [[0, [10, 20], [10, 20]], [1, [10, 20], [10, 20]]],
         ),
         (
             2,

@@ -40,13 +40,12 @@ from penstock.blocks.window.window import StoredWindow
 from penstock.kernels.expressions.evaluate import select
 from penstock.kernels.expressions.vector import Failures
 from penstock.streams.windows import Range, Rows, Window
+from penstock.tuning import TUNING
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 MOST_ENTRIES = 4096
 """Chunks whose times of entry are stored, for the latency of pairs found late."""
-PAIRS_TOGETHER = 4096
-"""Pairs from which on a message becomes a run of rows by itself."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +308,7 @@ class FlowFront:
             self._note_latency(pairs)
             waiting.append(pairs)
             count += len(pairs)
-            if count >= PAIRS_TOGETHER:
+            if count >= TUNING.pairs_per_run:
                 yield concatenated(waiting)
                 waiting, count = [], 0
         if waiting:
