@@ -94,3 +94,22 @@ def test_what_a_change_makes_expire_comes_in_order_from_all_cores(kind: str, oth
         found = query.rows()["t"].to_pylist()
     size = int(other.split()[1])
     assert found == [0, 1] + [4] * (kind == "LEFT") + [t for t in range(2, 10 - size) if t != 4]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+@pytest.mark.parametrize("stored", ["r", "s"])
+def test_a_sum_with_a_tuple_of_another_core_may_overflow(stored: str, cores: int) -> None:
+    """The core that has the stored tuple does not store the probe that overflows with it."""
+    probe, sign = ("s", -1) if stored == "r" else ("r", 1)
+    largest = {"r": 2**31 - 1, "s": -(2**31)}[stored]
+    with connected(Cluster(), cores=cores, compile_predicates=False) as engine:
+        engine.sql("CREATE STREAM r (x INT); CREATE STREAM s (x INT)")
+        query = engine.install(
+            "SELECT r.x, s.x AS other FROM r [ROWS 9] JOIN s [ROWS 9] ON r.x - s.x > -2"
+        )
+        engine.push(stored, [{"x": largest}])
+        for value in (-sign, sign):
+            engine.push(probe, [{"x": value}])
+        finish(engine)
+        found = [(row["x"], row["other"]) for row in query.rows().to_pylist()]
+    assert found == [(largest, 1) if stored == "r" else (-1, largest)]

@@ -148,6 +148,8 @@ class Matcher:
         if self.stores_keys:
             first = side.rows.next - side.newest
             if side.places is not None:
+                # Guests are not stored, but probe: a sum of theirs may overflow.
+                self._widen(side, keyed)
                 keyed = keyed.stored(side.places, side.newest)
             self.keys[side.index].store(keyed, first, side.newest)
         else:
