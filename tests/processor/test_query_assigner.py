@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.engines.local.engine import Engine
 from penstock.errors import InputError
 from penstock.processor.fqp import processor
+from penstock.processor.query_assigner.query_assigner import PlacedQueries, PlacedQuery
 from penstock.program.isa.op_instructions import OPInstruction
 from penstock.program.isa.words.decoding import decode
 
@@ -64,6 +67,48 @@ def test_selections_share_the_block_where_r_enters_and_joins_have_one_each() -> 
         "SELECT id FROM D WHERE x > 3",
     )
     assert blocks(engine) == {"q1": (1,), "D": (1,), "q2": (2,), "q3": (3,), "q4": (1,)}
+
+
+@pytest.fixture(scope="module")
+def six_placed() -> list[PlacedQuery]:
+    """Two selections, two derived streams, a join, and one that spans blocks."""
+    engine = engine_with(
+        "fqp:chain:9:8",
+        "SELECT id FROM R WHERE x > 1",
+        "SELECT id, s FROM R WHERE x IN (1, 2)",
+        "CREATE STREAM D AS SELECT * FROM R WHERE x > 2",
+        "CREATE STREAM D2 AS SELECT * FROM R WHERE x > 2 OR id = 1",
+        join(8, 3),
+        join(30, 8),
+    )
+    return [PlacedQuery(one.name, one.derived, one.program) for one in engine.queries.values()]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 1), st.booleans())))
+def test_what_blocks_serve_is_as_counted_anew(
+    six_placed: list[PlacedQuery], steps: list[tuple[str, int, bool]]
+) -> None:
+    topology = ps.topology("fqp:chain:9:8")
+    there, left = PlacedQueries(topology), dict[str, PlacedQuery]()
+    for name, variant, comes in steps:
+        # Two selections by turns, two derived streams by turns; a join has its blocks alone.
+        which = {"a": 0, "b": 0, "c": 2, "d": 2}.get(name, 4 if name == "e" else 5)
+        one = replace(six_placed[which + variant * (which < 4)], name=name.upper())
+        if comes:
+            there.place(one)
+            left[name] = one
+        else:
+            there.leave(name)
+            left.pop(name, None)
+    anew = PlacedQueries(topology)
+    for one in left.values():
+        anew.place(one)
+    assert there.loads == anew.loads
+    assert there.makers == anew.makers == {k: o.blocks for k, o in left.items() if o.derived}
+    assert there.keys() == left.keys()
+    assert all(there.has(name, one.program) for name, one in left.items())
+    serving = [sum(n in one.blocks for one in left.values()) for n in there.loads]
+    assert [load.queries for load in there.loads.values()] == serving
 
 
 def test_a_join_takes_as_many_neighbours_as_its_larger_window_needs() -> None:

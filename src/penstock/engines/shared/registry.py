@@ -10,7 +10,11 @@ from penstock.engines.shared.input_slices import InputSlice, check_event, stream
 from penstock.engines.shared.max_lead import Furthest, within_lead
 from penstock.engines.shared.running_query import RegisteredQuery
 from penstock.errors import SURROGATE, ChangeRefused, InputError, named, warn
-from penstock.processor.query_assigner.query_assigner import PlacedQuery, QueryAssigner
+from penstock.processor.query_assigner.query_assigner import (
+    PlacedQueries,
+    PlacedQuery,
+    QueryAssigner,
+)
 from penstock.program.choose.flow import check_choice, decide
 from penstock.program.compile.change import check_change
 from penstock.program.isa.block_instructions import Program, ScanStream
@@ -102,7 +106,7 @@ class Registry(Generic[Q]):
         self.names = 0
         """How many names :meth:`new_name` has counted."""
         self._has_leads = False
-        self._placed: dict[str, PlacedQuery] = {}
+        self._placed: PlacedQueries | None = None
         """The queries on the topology, as they were when a place was last looked for."""
 
     def stream(self, name: str) -> Stream:
@@ -338,15 +342,20 @@ class Registry(Generic[Q]):
         """The program with the blocks of the topology that serve it, if there is a topology."""
         if self._assigner is None:
             return program
-        placed: dict[str, PlacedQuery] = {}
+        # Taken while it is brought up to date: an interrupted call leaves none half counted.
+        there, self._placed = self._placed or PlacedQueries(self._assigner.topology), None
+        self._count_others(there, name.lower())
+        self._placed = there
+        return self._assigner.assigned(name, derived, program, there)
+
+    def _count_others(self, there: PlacedQueries, name: str) -> None:
+        """Bring it up to date: it has all queries but that one, and counts those that are new."""
         for key, query in self.queries.items():
-            one = self._placed.get(key)
-            if one is None or one.program is not query.program:
-                one = PlacedQuery(query.name, query.derived, query.program)
-            placed[key] = one
-        self._placed = placed
-        others = (one for key, one in placed.items() if key != name.lower())
-        return self._assigner.assigned(name, derived, program, others)
+            if not there.has(key, query.program):
+                there.place(PlacedQuery(query.name, query.derived, query.program))
+        for key in there.keys() - self.queries.keys():
+            there.leave(key)
+        there.leave(name)
 
     def as_placed(self, program: Program) -> tuple[Program, tuple[str, ...]]:
         """For EXPLAIN, the program with the blocks that it has or would have, and a line of them.
@@ -356,7 +365,9 @@ class Registry(Generic[Q]):
         if self._assigner is None:
             return program, ()
         if program.flow.blocks is None:
-            program = self.assigned("", program, False)
+            there = PlacedQueries(self._assigner.topology)  # others may call EXPLAIN meanwhile
+            self._count_others(there, "")
+            program = self._assigner.assigned("", False, program, there)
         return program, (self._assigner.explain(program),)
 
     def reset(self) -> list[Q]:
@@ -376,10 +387,10 @@ class Registry(Generic[Q]):
         name = query.name.lower()
         readers = [
             reader.name
-            for reader in self.queries.values()
+            for reader in (self.queries.values() if query.derived else ())
             if any(scan.stream.name.lower() == name for scan in reader.program.scans)
         ]
-        if query.derived and readers:
+        if readers:
             raise InputError(
                 f"stream {query.name} is read by {', '.join(readers)}",
                 "Drop the queries that read it first.",

@@ -10,8 +10,8 @@ share no rows: a derived selection is made in every branch that has a block to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, KeysView, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -56,12 +56,60 @@ class PlacedQuery:
 
 @dataclass
 class _Load:
-    """What a block serves: the operators, and whether they are a join."""
+    """What a block serves: how many queries with how many operators, and the name of a join."""
 
+    queries: int = 0
     selections: int = 0
     projections: int = 0
     join: str | None = None
-    queries: list[str] = field(default_factory=list)
+
+
+class PlacedQueries:
+    """The queries that are on a topology, and what its blocks serve of them.
+
+    A query that comes or leaves changes the loads of its own blocks, however many others there are.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.loads = {number: _Load() for number in topology.blocks}
+        self.makers: dict[str, tuple[int, ...]] = {}
+        """Of each derived stream, by its name in lower case, the blocks that make it."""
+        self._placed: dict[str, PlacedQuery] = {}
+
+    def keys(self) -> KeysView[str]:
+        """Their names in lower case."""
+        return self._placed.keys()
+
+    def has(self, key: str, program: Program) -> bool:
+        """Whether a query, by its name in lower case, is there with that program."""
+        one = self._placed.get(key)
+        return one is not None and one.program is program
+
+    def place(self, one: PlacedQuery) -> None:
+        """Let a query come, or come to other blocks."""
+        key = one.name.lower()
+        self.leave(key)
+        self._placed[key] = one
+        self._count(one, 1)
+        if one.derived:
+            self.makers[key] = one.blocks
+
+    def leave(self, key: str) -> None:
+        """Let a query leave, by its name in lower case, if it is there."""
+        one = self._placed.pop(key, None)
+        if one is not None:
+            self._count(one, -1)
+            self.makers.pop(key, None)
+
+    def _count(self, one: PlacedQuery, by: int) -> None:
+        demand = one.demand
+        for number in one.blocks:
+            load = self.loads[number]
+            load.queries += by
+            load.selections += by * demand.selections
+            load.projections += by * demand.projections
+            if demand.window is not None:
+                load.join = one.name if by > 0 else None
 
 
 @dataclass(frozen=True)
@@ -71,16 +119,14 @@ class QueryAssigner:
     topology: Topology
 
     def assigned(
-        self, name: str, derived: bool, program: Program, others: Iterable[PlacedQuery]
+        self, name: str, derived: bool, program: Program, others: PlacedQueries
     ) -> Program:
         """The program with the blocks that serve it; an error says why there are none.
 
         A program that has its blocks already keeps them if they are free.
         """
         demand = demand_of(program)
-        there = list(others)
-        loads = self._loads(there)
-        makers = {one.name.lower(): one.blocks for one in there if one.derived}
+        loads, makers = others.loads, others.makers
         kept = program.flow.blocks
         if kept is not None:
             self._check_kept(name, kept, demand, loads)
@@ -90,21 +136,6 @@ class QueryAssigner:
         blocks = self._choose_blocks(name, derived, demand, loads, makers)
         self._check_segments(program, blocks)
         return program.placed(replace(program.flow, blocks=blocks))
-
-    # -- what is there ----------------------------------------------------------------------
-
-    def _loads(self, others: Iterable[PlacedQuery]) -> dict[int, _Load]:
-        loads = {number: _Load() for number in self.topology.blocks}
-        for one in others:
-            demand = one.demand
-            for number in one.blocks:
-                load = loads[number]
-                load.queries.append(one.name)
-                load.selections += demand.selections
-                load.projections += demand.projections
-                if demand.window is not None:
-                    load.join = one.name
-        return loads
 
     def _room(self, unit: Unit, load: _Load, demand: Demand) -> bool:
         """Whether a block has room for a query: as its only join, or beside other selections."""
