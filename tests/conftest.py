@@ -8,8 +8,8 @@ Some tests run every script with every flow, kernel and batch size. Such a produ
 ``product(keep, by)``: of its cases with the same value of the parameter ``by`` (of all of them, if
 there is no ``by``) only ``keep`` run, drawn at random with a seed that is printed; of tests that
 take minutes, marked with the same ``among``, that many of all their cases. ``--cases few``
-(make check) draws a third of those, and ten of the cases of any other test; ``--cases all`` (make
-test-all) runs every case.
+(make check) draws a third of those, and ten of the cases of any other test, and leaves out tests
+that are marked ``long``; ``--cases all`` (make test-all) runs every case.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "of those of all tests with one `among`, if it is given",
     )
     config.addinivalue_line("markers", "spark: starts Spark")
+    config.addinivalue_line("markers", "long: takes seconds; make check leaves it out")
     # Under nohup, or in the background, the programs under test would ignore signals.
     for number, handler in _HANDLERS.items():
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -101,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         else:
             continue
         groups[group].append(item)
-    left_out: set[pytest.Item] = set()
+    left_out = {item for item in items if few and item.get_closest_marker("long") is not None}
     for group, cases in groups.items():
         # The value of a parameter may be shown by its address, which each process has its own.
         chance = random.Random(f"{os.environ[SEED]} {cases[0].nodeid}")

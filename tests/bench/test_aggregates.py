@@ -17,6 +17,7 @@ from bench.trades import Shape, Trades
 SMALL = Shape(rows=2_000, batches=3, seconds=180, symbols=4)
 
 
+@pytest.mark.long
 def test_all_of_it_runs_and_its_rows_are_right(tmp_path: Path) -> None:
     aggregates.main(["--quick", "--out", str(tmp_path / "a.json")])
     found = json.loads((tmp_path / "a.json").read_text())["aggregates"]

@@ -20,6 +20,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fqp_spark.ps, "connect", connect)
 
 
+@pytest.mark.long
 def test_all_of_it_runs_and_its_rows_are_right() -> None:
     found = fqp_spark.run(quick=True)
     joins = found["band_join"].values()

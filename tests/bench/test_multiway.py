@@ -9,6 +9,7 @@ import pytest
 from bench import multiway
 
 
+@pytest.mark.long
 def test_all_of_it_runs() -> None:
     found = multiway.run(quick=True)
     assert all(found["rows_checked"].values())

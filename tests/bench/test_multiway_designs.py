@@ -10,6 +10,7 @@ from penstock.flows.linear import linear
 from penstock.flows.network.threads import Threads
 
 
+@pytest.mark.long
 def test_all_of_it_runs() -> None:
     found = multiway_designs.run(quick=True)["designs"]
     assert len(found) == 10

@@ -27,6 +27,7 @@ def lines(plots: dict[str, Plot], name: str) -> dict[str, list[Point]]:
     return {s.name: list(s.points) for s in plots[f"multiway-{name}.svg"].series}
 
 
+@pytest.mark.long
 def test_every_figure_is_drawn_and_is_svg(plots: dict[str, Plot]) -> None:
     assert set(plots) == {
         f"multiway-{name}.svg"
@@ -45,6 +46,7 @@ def test_what_has_no_numbers_is_not_drawn() -> None:
     assert dict(figures({"multiway_figures": {}}, [])) == {}
 
 
+@pytest.mark.long
 def test_rates_are_beside_the_published_ones(plots: dict[str, Plot]) -> None:
     six = lines(plots, "streams")
     assert [p.x for p in six["0.001 %"]] == [3, 4, 5, 6, 8]

@@ -18,6 +18,7 @@ METRICS: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 def test_five_seconds_at_full_load(tmp_path: Path) -> None:
     main(["--seconds", "5", "--flow", "splitjoin", "--out", str(tmp_path / "soak.json")])
     found = json.loads((tmp_path / "soak.json").read_text())["soak"]

@@ -42,6 +42,7 @@ def run(count: int, rounds: int, **constants: float) -> tuple[list[Any], Any, st
         return rows, query.metrics(), str(query.explain())
 
 
+@pytest.mark.long
 def test_the_most_selective_join_comes_first() -> None:
     as_in_from, before, told = run(40, 12, first_order_revision=1 << 40)
     assert "measured with" not in told

@@ -326,6 +326,7 @@ def test_chains_are_given_up_when_keys_drift_out_of_the_layout() -> None:
     assert given_up > 10
 
 
+@pytest.mark.long
 def test_chains_are_given_up_when_probes_touch_many_of_them() -> None:
     on = "ABS(r.y - s.y) <= 40 AND ABS(r.k - s.k) <= 400"
     longest, _ = tails(on, 0.0, False)

@@ -506,6 +506,7 @@ def test_events_that_do_not_fit_their_stream_are_refused(engine: Engine) -> None
     assert engine.position == before
 
 
+@pytest.mark.long
 def test_an_engine_is_connected_with_sense() -> None:
     assert refusal(lambda: ps.connect("steam")) == (
         "unknown engine 'steam'\nWrite ps.connect('local'), ps.connect('spark'), or pass a "

@@ -718,6 +718,7 @@ def test_a_restore_that_is_interrupted_leaves_no_thread(
     assert threads_left(known) == []
 
 
+@pytest.mark.long
 def test_interrupts_at_random_moments_lose_nothing() -> None:
     """In a process of its own, which no thread of another test is in."""
     command = [sys.executable, "-m", "tests.campaigns", "interrupts", "--seed", "3"]
@@ -827,6 +828,7 @@ def test_a_second_interrupt_while_results_are_given_back_loses_none(method: str)
         assert query.undrained == 0
 
 
+@pytest.mark.long
 def test_an_engine_with_a_query_that_was_broken_off_is_saved_and_restored(tmp_path: Path) -> None:
     """Wherever in the step that was: what the blocks hold then need not be whole."""
     text = (

@@ -387,6 +387,7 @@ def test_with_a_buffer_for_each_origin_none_stalls(sets_of_several_messages: Non
             assert run(text, events) == expected
 
 
+@pytest.mark.long
 def test_random_schedules_come_to_an_end_with_the_right_rows() -> None:
     """``python -m tests.campaigns multiway_schedules`` runs thousands."""
     assert multiway_schedules.run(seed=7, count=100) == 0

@@ -48,6 +48,7 @@ def explore_all(
     return total
 
 
+@pytest.mark.long
 @EVERY
 def test_no_schedule_of_a_handshake_chain_misses_or_repeats_a_pair(
     cores: int, each: int, windows: tuple[Window, Window]

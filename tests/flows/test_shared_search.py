@@ -68,6 +68,7 @@ def test_rows_are_the_oracles_if_the_number_of_cores_changes(
     check(steps, on_oracle(steps), found)
 
 
+@pytest.mark.long
 @CORES
 @pytest.mark.product(2)
 def test_large_batches_give_the_rows_of_mjoin_in_order(cores: int) -> None:

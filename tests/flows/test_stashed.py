@@ -748,6 +748,7 @@ def shifting() -> Iterator[Callable[..., Shifting]]:
         yield lambda **asked: Shifting(engine, **asked)
 
 
+@pytest.mark.long
 def test_the_busiest_stream_comes_to_be_the_one_that_the_stash_answers(
     shifting: Callable[..., Shifting],
 ) -> None:
@@ -774,6 +775,7 @@ def test_the_busiest_stream_comes_to_be_the_one_that_the_stash_answers(
     assert one.told("streams", "state") == ([0, 1], "valid")
 
 
+@pytest.mark.long
 def test_with_too_many_pairs_there_is_no_stash_until_there_are_few(
     shifting: Callable[..., Shifting],
 ) -> None:
@@ -792,6 +794,7 @@ def test_with_too_many_pairs_there_is_no_stash_until_there_are_few(
     assert one.told("state") == ("valid",)
 
 
+@pytest.mark.long
 def test_a_number_of_pairs_that_is_asked_for_stays(shifting: Callable[..., Shifting]) -> None:
     one = shifting(stash=7)
     for _ in range(3):

@@ -63,6 +63,7 @@ def run(cache: Path, *predicates: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     predicates = ("r.x <= s.x + 1 AND r.n = s.n", "r.x + s.x > 4")
     first = run(tmp_path / "cache", *predicates)
@@ -338,5 +339,6 @@ def test_the_cache_is_in_the_home_unless_said_otherwise(monkeypatch: pytest.Monk
     assert compiled.cache_directory() == Path("/elsewhere")
 
 
+@pytest.mark.long
 def test_a_few_cases_of_the_campaign() -> None:
     assert kernel_cache.run(seed=7, count=4) == 0

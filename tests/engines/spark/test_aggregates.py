@@ -24,6 +24,7 @@ FOLDER = Path(__file__).parents[2] / "conformance"
 SCRIPTS = sorted(FOLDER.glob("aggregate-*.flow"))
 
 
+@pytest.mark.long
 @pytest.mark.product(1)
 @pytest.mark.parametrize(("cores", "most"), [(1, 2), (3, 65_536)], ids=["small", "large"])
 def test_every_script_meets_its_expectations(

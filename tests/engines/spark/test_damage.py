@@ -22,6 +22,7 @@ from penstock.engines.spark.resident.streaming_query import failure_of
 MEND = "Put it back from a copy of the checkpoint, or start anew in an empty folder.\n"
 
 
+@pytest.mark.long
 def test_a_few_damages_of_the_campaign(capsys: pytest.CaptureFixture[str]) -> None:
     assert damage.run(seed=15, count=160) == 0, capsys.readouterr().out
 
@@ -206,6 +207,7 @@ def spark(tmp_path: Path) -> Spark:
     return made
 
 
+@pytest.mark.long
 def test_every_byte_of_a_snapshot_may_be_damaged(spark: Spark) -> None:
     """Whatever its reader makes of it, the file is named."""
     spark.snapshot(4)

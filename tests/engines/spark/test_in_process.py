@@ -94,6 +94,7 @@ def test_rows_are_the_oracles_by_every_driver(
     check(steps, on_oracle(steps), found)
 
 
+@pytest.mark.long
 @pytest.mark.product(1)
 @SOME
 @given(

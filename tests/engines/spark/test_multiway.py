@@ -68,6 +68,7 @@ def embedded(sql: str, given: list[tuple[str, dict[str, Any]]]) -> tuple[list[An
         return rows_of(query), letters_of(query)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", QUERIES)
 def test_an_engine_that_is_killed_goes_on_with_all_windows(name: str, cores: int) -> None:
@@ -98,6 +99,7 @@ def test_an_engine_that_is_killed_goes_on_with_all_windows(name: str, cores: int
     assert (rows, sorted(letters)) == expected
 
 
+@pytest.mark.long
 def test_a_batch_writes_one_chunk_of_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
     sql = (
         "SELECT a.id FROM A [ROWS 300] AS a, B [ROWS 300] AS b, C [ROWS 300] AS c "

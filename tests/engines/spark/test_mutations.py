@@ -118,6 +118,7 @@ def compare(steps: list[Step], sizes: list[int], seed: int) -> None:
         check(steps, expected, run_on(engine, steps, sizes, settle=settled))
 
 
+@pytest.mark.long
 @examples(100)
 @GIVEN
 def test_what_is_whole_passes(steps: list[Step], sizes: list[int], seed: int) -> None:
@@ -131,6 +132,7 @@ def compare_many(steps: list[Step], sizes: list[int], seed: int) -> None:
     compare(steps, sizes, seed)
 
 
+@pytest.mark.long
 @pytest.mark.product(1)
 @pytest.mark.parametrize("broken", BREAKAGES, ids=lambda broken: broken.__name__)
 def test_random_scripts_notice(broken: Callable[[Patch], None]) -> None:

@@ -312,6 +312,7 @@ def test_a_core_keeps_its_own_tuples_of_the_divided_stream_alone() -> None:
         assert found == {**own, b"B0": 20, b"B1": 20, b"C0": 20}
 
 
+@pytest.mark.long
 def test_a_packed_window_is_divided_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuples get new numbers when a window is packed; each stays with its core."""
     packed: list[bool] = []

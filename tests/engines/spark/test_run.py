@@ -101,6 +101,7 @@ def call(*arguments: object) -> int:
     return int(caught.value.code or 0)
 
 
+@pytest.mark.long
 @pytest.mark.product(1, by="kind")
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("seed", range(4))
@@ -166,6 +167,7 @@ JOIN_OF_THREE = FOLDER / "multiway-change-window.flow"
 """Its windows are changed while the streams flow."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "lines"),
     [

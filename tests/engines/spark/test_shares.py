@@ -57,6 +57,7 @@ def filled(text: str, cores: int) -> tuple[list[list[StoredWindow]], int, int]:
     return found, rows.num_rows, query.metrics()["window_bytes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_memory_of_a_core_is_its_part_of_the_windows(name: str) -> None:
     whole, rows, alone = filled(QUERIES[name], 1)

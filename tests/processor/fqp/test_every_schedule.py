@@ -208,6 +208,7 @@ SEVERAL = [
 """Queries that read one another come, change and go; one gets the number of one that has gone."""
 
 
+@pytest.mark.long
 @pytest.mark.product(1)
 @pytest.mark.parametrize("size", (1, 3))
 def test_several_queries_come_change_and_go(size: int) -> None:

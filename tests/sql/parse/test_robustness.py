@@ -6,6 +6,7 @@ import random
 from contextlib import suppress
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.campaigns import foreign
@@ -45,6 +46,7 @@ def attempt(sql: str) -> None:
                 compile_plan(bind(statement, catalog))
 
 
+@pytest.mark.long
 def test_every_beginning_of_a_text_of_other_engines() -> None:
     for words in foreign.texts():
         for count in range(1, len(words) + 1):
