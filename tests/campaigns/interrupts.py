@@ -21,7 +21,6 @@ import sys
 import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -118,19 +117,8 @@ class Interrupts:
             return  # what is raised where one is thrown away goes nowhere
         if event in ("call", "c_return") and code.co_filename.startswith(SOURCES):
             self.count += 1
-            if self.count in self._places and _is_finalizer(frame):
-                self._places = [*self._places, self.count + 1]  # what is raised here goes nowhere
-            elif self.count in self._places:
+            if self.count in self._places:
                 -self._sigint  # noqa: B018
-
-
-def _is_finalizer(frame: FrameType | None) -> bool:
-    """Whether a frame is below one that garbage collection has called."""
-    while frame is not None:
-        if frame.f_code is weakref.finalize.__call__.__code__:
-            return True
-        frame = frame.f_back
-    return False
 
 
 class Timer:

@@ -6,6 +6,7 @@ import ctypes
 import decimal
 import errno
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.campaigns.interrupts import Call, Interrupts, threads_left
+from tests.conftest import SEED
 
 import penstock as ps
 from penstock import signals, tuning
@@ -712,7 +714,8 @@ def test_a_restore_that_is_interrupted_leaves_no_thread(
     counting = Interrupts([])
     with counting.during(Call("restore")):
         ps.restore(state).close()
-    for place in range(1, counting.count, 1 + counting.count // 50):
+    chance = random.Random(os.environ[SEED])
+    for place in chance.sample(range(1, counting.count), 80):
         with suppress(KeyboardInterrupt), Interrupts([place]).during(Call("restore")):
             ps.restore(state)
     assert threads_left(known) == []

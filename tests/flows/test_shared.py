@@ -312,6 +312,8 @@ def test_threads_end_when_the_pool_is_closed_or_gone() -> None:
     together(gone, 2)
     del gone
     gc.collect()
+    for thread in threads() - before:
+        thread.join(30)
     assert threads() == before
 
 

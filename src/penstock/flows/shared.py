@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from penstock.flows.network.owned_thread import OwnedThread
 from penstock.flows.network.threads import CoreFailed
 
 T = TypeVar("T")
@@ -41,11 +42,9 @@ class ThreadPool:
         self.cores = cores
         self._started = time.perf_counter()
         self._counts = [Counts() for _ in range(cores)]
-        self._workers = [_Worker(core, self._counts[core]) for core in range(1, cores)]
-        # Before the first one starts: an interrupt may come between any two starts.
-        self._stop = weakref.finalize(self, _stop, self._workers)
+        self._workers = [_Worker(self, core, self._counts[core]) for core in range(1, cores)]
         for worker in self._workers:
-            worker.start()
+            worker.thread.start()
 
     def share(
         self, tasks: Sequence[Callable[[int], T]], about: Callable[[int], str] | None = None
@@ -101,7 +100,10 @@ class ThreadPool:
 
     def close(self) -> None:
         """End the threads; from then on the caller does all tasks."""
-        self._stop()
+        for worker in self._workers:
+            worker.thread.ask_to_end()
+        for worker in self._workers:
+            worker.thread.wait_for_end()
         self._workers = []
 
 
@@ -143,52 +145,23 @@ class _Job(Generic[T]):
 class _Worker:
     """A thread that waits for jobs."""
 
-    def __init__(self, core: int, counts: Counts) -> None:
+    def __init__(self, pool: ThreadPool, core: int, counts: Counts) -> None:
         self._core = core
         self._counts = counts
         self._job: _Job[Any] | None = None
-        self._stopped = False
-        self._bell = threading.Lock()
-        self._bell.acquire()
-        self._thread = threading.Thread(target=self._run, name=f"penstock core {core}", daemon=True)
-
-    def start(self) -> None:
-        """Begin to wait for jobs."""
-        self._thread.start()
+        self._rings: SimpleQueue[Any] = SimpleQueue()
+        self.thread = OwnedThread(pool, f"core {core}", self._run, self._rings)
 
     def wake(self, job: _Job[Any]) -> None:
         """Let it take part in a job."""
         self._job = job
-        self._ring()
-
-    def stop(self) -> None:
-        """Let it end."""
-        self._stopped = True
-        self._ring()
-
-    def join(self) -> None:
-        """Return once it has ended, or at once if it has never been started."""
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def _ring(self) -> None:
-        # An open bell has been rung and not been heard yet; the thread will find the newest job.
-        if self._bell.locked():
-            self._bell.release()
+        if self._rings.empty():  # else it has not heard the last ring, and will find the newest job
+            self._rings.put(None)
 
     def _run(self) -> None:
-        while True:
-            self._bell.acquire()
-            if self._stopped:
-                return
+        while not self.thread.must_end:
+            self._rings.get()
             job, self._job = self._job, None
             if job is not None:
                 job.work(self._core, self._counts)
             del job
-
-
-def _stop(workers: list[_Worker]) -> None:
-    for worker in workers:
-        worker.stop()
-    for worker in workers:
-        worker.join()

@@ -17,9 +17,7 @@ raised.
 
 from __future__ import annotations
 
-import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +26,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.flows.network.network import Fifo, Network, Paced, Port, Sent
+from penstock.flows.network.owned_thread import OwnedThread
 from penstock.tuning import TUNING
 
 CAPACITY = 8
@@ -73,10 +72,8 @@ class Threads:
         self._pass = DirectPass(self._all, threads, network.wires)
         for worker in self._all:
             worker.fellows = self._all
-        # Before the first one starts: an interrupt may come between any two starts.
-        weakref.finalize(self, _stop, threads).atexit = False
         for worker in threads:
-            worker.start()
+            worker.start(self)
 
     def send(self, entry: str, message: Any) -> bool:
         """Put a message in; False if there is no room, and nothing is done."""
@@ -187,20 +184,6 @@ class Threads:
             ) from error
 
 
-def _stop(workers: Sequence[_Worker]) -> None:
-    """Ask threads to end. It does not wait: garbage is collected in any thread, theirs included.
-
-    A handler of a signal may raise here too; where garbage is collected that is lost, and threads
-    that had not been asked would stay.
-    """
-    try:
-        for worker in workers:
-            worker.stop()
-    except BaseException:
-        _stop(workers)
-        raise
-
-
 class _Worker:
     """A thread and its unit."""
 
@@ -219,30 +202,28 @@ class _Worker:
         self._bell = Bell()
         self._claim: deque[None] = deque([None])
         self._waits = True
-        self._stopped = False
-        self._thread: threading.Thread | None = None
+        self._thread: OwnedThread | None = None
 
     def read(self, port: Port, fifo: Fifo, source: _Worker | None) -> None:
         """Take messages from a FIFO; ``source`` writes it, or the driver where that is None."""
         self.inputs[port] = (fifo, source)
         self._waiting.append(fifo.messages)
 
-    def start(self) -> None:
+    def start(self, owner: Threads) -> None:
         """Let a thread of its own do the work of the unit."""
         self._waits = False
-        name = f"penstock {self.unit.name}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = OwnedThread(owner, self.unit.name, self._run, self._bell.rings)
         self._thread.start()
 
     def stop(self) -> None:
         """Ask the thread to end."""
-        self._stopped = True
-        self._bell.ring()
+        if self._thread is not None:
+            self._thread.ask_to_end()
 
     def join(self) -> None:
         """Wait until the thread has ended."""
         if self._thread is not None:
-            self._thread.join()
+            self._thread.wait_for_end()
 
     def wake(self) -> None:
         """Something may have changed for this unit."""
@@ -266,9 +247,13 @@ class _Worker:
         """Whether it waits, and for nothing that is there already."""
         return self._waits and not self._bell.has_rung and not any(self._waiting)
 
+    @property
+    def _must_end(self) -> bool:
+        return self._thread is not None and self._thread.must_end
+
     def _run(self) -> None:
         try:
-            while not self._stopped:
+            while not self._must_end:
                 if not self.work():
                     self._park()
         except BaseException as error:
@@ -278,7 +263,7 @@ class _Worker:
     def _park(self) -> None:
         self._bell.is_awaited = True
         # Checked again: a neighbour that wrote before ``is_awaited`` was set did not ring.
-        if not self.work() and not self._stopped:
+        if not self.work() and not self._must_end:
             self._waits = True
             if self._driver.is_awaited and all(worker.is_idle for worker in self.fellows):
                 self._driver.ring()
@@ -287,9 +272,9 @@ class _Worker:
         self._bell.is_awaited = False
 
     def _await_room(self, fifo: Fifo) -> None:
-        while not fifo.has_room and not self._stopped:
+        while not fifo.has_room and not self._must_end:
             self._bell.is_awaited = True
-            if not fifo.has_room and not self._stopped:
+            if not fifo.has_room and not self._must_end:
                 self._bell.wait()
             self._bell.is_awaited = False
 
@@ -382,28 +367,28 @@ class Bell:
     thread one more check.
     """
 
-    __slots__ = ("_rings", "is_awaited")
+    __slots__ = ("is_awaited", "rings")
 
     def __init__(self) -> None:
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self.rings: SimpleQueue[Any] = SimpleQueue()
         self.is_awaited = False
 
     def ring(self) -> None:
         """Wake the thread that waits or is about to."""
         if self.is_awaited:
             self.is_awaited = False
-            self._rings.put(None)
+            self.rings.put(None)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is rung, or for some seconds; :attr:`is_awaited` was set before."""
         with suppress(Empty):
-            self._rings.get(timeout=timeout)
+            self.rings.get(timeout=timeout)
         self.is_awaited = False
 
     @property
     def has_rung(self) -> bool:
         """Whether a ring has not been heard yet."""
-        return not self._rings.empty()
+        return not self.rings.empty()
 
 
 class DirectPass:
