@@ -137,7 +137,7 @@ class _Estimates:
         return self.of_pair + self.share(2) * third
 
     def enabled(self, size: int) -> float:
-        """The latency with a stash: an arrival of S3 takes ``T_proc(Stash)`` (eq. 6.2.4)."""
+        """The latency with a stash: an arrival of S3 takes ``T_proc(Stash)`` (eq. 6.2.4, 6.2.5)."""
         return self.of_pair + self.share(2) * size
 
     @property
