@@ -49,6 +49,7 @@ from penstock.processor.op_block.messages import (
 )
 from penstock.processor.op_block.query_buffer import MakeBlock, QueryBuffer, QueryPart, R, S
 from penstock.processor.op_block.shared_selections import Selected, SharedSelections
+from penstock.program.isa.op_instructions import OPInstruction
 from penstock.program.isa.words.decoding import decode
 from penstock.program.isa.words.layout import WordLayout
 from penstock.program.isa.words.packing import instructions
@@ -184,7 +185,7 @@ class OPBlock:
         """
         while self._programs and self._programs[0].serial <= token.serial:
             program = self._programs.popleft()
-            told = decode(program.words, self._layout)
+            told = _decoded(program.words, self._layout)
             self.queries.take(told, program.position, program.site)
         yield R_OUT, token
 
@@ -292,6 +293,12 @@ class OPBlock:
 def _addressed(words: bytes, layout: WordLayout) -> tuple[tuple[int, bytes], ...]:
     """The instructions in words, and the blocks that they are for: once for all blocks in a row."""
     return tuple(instructions(words, layout))
+
+
+@lru_cache(maxsize=256)
+def _decoded(words: bytes, layout: WordLayout) -> tuple[OPInstruction, ...]:
+    """What words say: once for those that come again, as when a query goes back and forth."""
+    return tuple(decode(words, layout))
 
 
 def _collected(made: Mapping[int, Sequence[Run]]) -> dict[int, Run]:

@@ -140,6 +140,12 @@ def _header(layout: WordLayout, number: int) -> bytes:
     return (1 << (size - 2) | number & ((1 << (size - 2)) - 1)).to_bytes(size // 8)
 
 
+@lru_cache(maxsize=64)
+def _headers_from(layout: WordLayout, number: int, count: int) -> bytes:
+    """The headers of further chunks, from a number on, one after the other."""
+    return b"".join([_header(layout, number + i) for i in range(count)])
+
+
 # -- to bytes -------------------------------------------------------------------------------
 
 
@@ -174,12 +180,22 @@ def pack(word: Word, layout: WordLayout) -> bytes:
         header = int.from_bytes(_header(layout, number + 1)) << layout.port
         placed = zip(further(layout, form, number), values, strict=True)
         made.append(_chunk(header, placed, form).to_bytes(size))
-    step = layout.port_bytes
-    text = word.text.ljust(texts * step, b"\0")
-    for number in range(texts):
-        made.append(_header(layout, 1 + len(word.chunks) + number))
-        made.append(text[number * step : (number + 1) * step])
+    if texts:
+        made.append(_pack_text(word.text, 1 + len(word.chunks), texts, layout))
     return b"".join(made)
+
+
+def _pack_text(text: bytes, number: int, count: int, layout: WordLayout) -> bytes:
+    """The chunks of a text, numbered from ``number`` on: for each byte of a chunk, those of all."""
+    size, header, step = layout.chunk_bytes, layout.header_bits // 8, layout.port_bytes
+    headers = _headers_from(layout, number, count)
+    filled = text.ljust(count * step, b"\0")
+    chunks = bytearray(count * size)
+    for i in range(header):
+        chunks[i::size] = headers[i::header]
+    for i in range(step):
+        chunks[header + i :: size] = filled[i::step]
+    return bytes(chunks)
 
 
 def _chunk(chunk: int, values: Iterable[tuple[FieldInChunk, int]], form: Form) -> int:
@@ -229,6 +245,12 @@ IN_ORDER = "Send every chunk of an instruction once, in their order, and count t
 def _check_further(at: Place, words: bytes, count: int, layout: WordLayout) -> None:
     """Refuse chunks after the first that are missing, or no chunks of the instruction."""
     size, header = layout.chunk_bytes, layout.header_bits // 8
+    further = words[at.start + size : at.start + count * size]
+    expected = _headers_from(layout, 1, count - 1)
+    if len(further) == (count - 1) * size and all(
+        [further[i::size] == expected[i::header] for i in range(header)]
+    ):
+        return
     for chunk in range(1, count):
         start = at.start + chunk * size
         if start + size > len(words):
@@ -346,10 +368,10 @@ def _chunks(frame: Frame, form: Form, layout: WordLayout) -> tuple[tuple[int, ..
 
 def _text(frame: Frame, layout: WordLayout) -> bytes:
     """The text that the further chunks have, without the zeros that fill the last one."""
-    size, header = layout.chunk_bytes, layout.header_bits // 8
-    chunks = range(1, frame.chunks)
-    padded = b"".join(frame.words[chunk * size + header : (chunk + 1) * size] for chunk in chunks)
-    text = padded.rstrip(b"\0")
+    padded = bytearray(frame.words[layout.chunk_bytes :])
+    for size in range(layout.chunk_bytes, layout.port_bytes, -1):
+        del padded[::size]  # the first byte of each chunk: its header, byte by byte
+    text = bytes(padded).rstrip(b"\0")
     if not text:
         refuse(frame, 0, CC.name, "expected the chunks of a text, found none")
     if len(padded) - len(text) >= layout.port_bytes:
