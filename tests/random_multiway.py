@@ -1,4 +1,4 @@
-"""Random joins of three to five streams: chains, stars, cycles, self-joins, windows of all kinds.
+"""Random joins of three to ten streams: chains, stars, cycles, self-joins, windows of all kinds.
 
 Some are trees with outer, semi and anti joins.
 
@@ -41,7 +41,7 @@ LINKS = (
 """Conditions over two streams."""
 OF_ONE = ("{0n} > 0", "{0n} IS NOT NULL", "{0w} = 'a' OR {0n} <> 1", "1 = 1")
 OF_THREE = ("{0n} + {1n} > {2n}", "{0n} = {1n} OR {1w} = {2w}", "{0n} IN ({1n}, {2n})")
-LENGTHS = {3: (1, 2, 3, 5), 4: (1, 2, 3), 5: (1, 2)}
+LENGTHS = {3: (1, 2, 3, 5), 4: (1, 2, 3), 5: (1, 2), **dict.fromkeys(range(6, 11), (1,))}
 """By number of streams: the sizes of their windows, beside 0."""
 
 
@@ -99,6 +99,18 @@ def shapes(draw: Any, derived: tuple[str, ...] = ()) -> Shape:
         draw(st.sampled_from(("", "", "", "outer", "inner"))),
         draw(join_kinds((False,) * len(rows) if whole else rows)) if is_tree else (),
     )
+
+
+@st.composite
+def wide_shapes(draw: Any, kinds: bool) -> Shape:
+    """Six to ten mentions of R, S and Q. ``kinds``: a tree with an outer, semi or anti join."""
+    count = draw(st.integers(6, 10))
+    streams = tuple(draw(st.permutations((*"RSQRSQRSQR",)))[:count])
+    # The oracle goes through all combinations, and a time window has several tuples.
+    timed = draw(st.sets(st.integers(0, count - 1), max_size=2))
+    rows = tuple(side not in timed for side in range(count))
+    order = draw(st.sampled_from(("", "inner")))
+    return Shape(streams, rows, order=order, kinds=draw(join_kinds(rows)) if kinds else ())
 
 
 @st.composite

@@ -1,9 +1,10 @@
-"""Random scripts with joins of three to five streams: every design gives the oracle's rows."""
+"""Random scripts with joins of three to ten streams: every design gives the oracle's rows."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.engines.test_state import saved_and_restored
 from tests.flows.designs import DRIVERS, always_partial, on_threads, searching, using
-from tests.random_scripts import Step, scripts
+from tests.random_multiway import multiway_queries, wide_shapes
+from tests.random_scripts import ALIKE, Step, scripts
 from tests.test_random_scripts import BATCHES, SIZES, check, compare, on_oracle, run_on
 from tests.thresholds import low_thresholds
 
@@ -32,6 +34,7 @@ from penstock.program.isa import flow as flow_table
 from penstock.program.isa.flow import Flow
 from penstock.streams.events import Tuples
 
+INEXACT = {name for name, design in flow_table.DESIGNS.items() if not design.exact}
 NO_STASH = StashPlan(0, 1, 2, None, "disabled")
 
 
@@ -115,6 +118,45 @@ def test_rows_are_the_oracles_after_a_save_and_a_restore(
     with using(DESIGNS[design](), on_threads):
         found = run_on(Engine(compile_predicates=False), steps, sizes, settle=again)
     check(steps, on_oracle(steps), found)
+
+
+WIDE_ROW = st.builds(
+    lambda values, later: (later, *values), st.sampled_from(ALIKE), st.sampled_from((0, 1, 1, 2))
+)
+
+
+@st.composite
+def wide_scripts(draw: Any, kinds: bool = False) -> list[Step]:
+    """A join of six to ten streams, tuples by turns, and another predicate amid them."""
+    shape, text = draw(multiway_queries(draw(wide_shapes(kinds))))
+    steps = [Step("install", "found", text)]
+    for number, (later, *values) in enumerate(draw(st.lists(WIDE_ROW, min_size=20, max_size=20))):
+        if number == 14:
+            steps.append(Step("change", "found", draw(multiway_queries(shape))[1]))
+        early = draw(st.sampled_from((0, 0, 0, 1, 3)))
+        steps.append(Step("tuple", "RSQ"[number % 3], (number + later - early, *values)))
+    return [*steps, Step("end")]
+
+
+@pytest.mark.parametrize(
+    "design", sorted({"mjoin", *make.DESIGNS} - {"stashed", "parallel-stashed"} - INEXACT)
+)
+@pytest.mark.product(1, by="design")
+@pytest.mark.usefixtures("few_arrivals_in_a_set")
+@examples(6)
+@given(wide_scripts(), SIZES)
+def test_rows_of_six_to_ten_streams_are_the_oracles(
+    design: str, steps: list[Step], sizes: list[int]
+) -> None:
+    flow = Flow("three-step", 2, 2, "inner", 1, "wait", design=design)
+    with searching(lambda: make.DESIGNS[design](flow)) if design != "mjoin" else nullcontext():
+        compare(steps, sizes, compile_predicates=False)
+
+
+@examples(10)
+@given(wide_scripts(kinds=True), SIZES)
+def test_rows_of_wide_trees_are_the_oracles(steps: list[Step], sizes: list[int]) -> None:
+    compare(steps, sizes, compile_predicates=False)
 
 
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "w": pa.string()})
