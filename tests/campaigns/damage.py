@@ -424,7 +424,7 @@ def _saved(make: MakeEngine, seed: int, count: int, outcomes: Counter[str]) -> I
         content = path.read_bytes()
         for case in range(count):
             start = len(content) * case // count  # every region in turn
-            kind = chance.choice(("flip", "truncate"))
+            kind = chance.choice(("flip", "truncate", "delete"))
             damage = Damage(kind, path, start, chance.randrange(1, 256))
             path.write_bytes(content)
             damage.do()

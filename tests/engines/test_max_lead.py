@@ -83,6 +83,31 @@ MOMENTS = [
 ]
 
 
+def test_an_infinite_time_makes_nothing_late() -> None:
+    engine = Engine(compile_predicates=False)
+    engine.sql("CREATE STREAM R (id INT, t DOUBLE); CREATE STREAM S (t DOUBLE)")
+    query = engine.sql(
+        "SELECT r.id FROM R [RANGE 2 WATTR t] AS r JOIN S [ROWS 1 WATTR t] AS s ON r.t >= s.t"
+    )
+    engine.push("S", [{"t": 0.0}])
+    for number, time in enumerate((1.0, float("inf"), 1.5, float("-inf"), 2.0, 4.0)):
+        engine.push("R", [{"id": number, "t": time}])
+    engine.end()
+    assert query.rows()["id"].to_pylist() == [0, 2, 4, 5]
+    assert [letter.kind for letter in query.drain_letters()] == ["dead", "dead"]
+
+
+def test_the_last_day_of_the_calendar_makes_nothing_late_with_a_max_lead() -> None:
+    engine = Engine(compile_predicates=False)
+    engine.sql("CREATE STREAM R (t TIMESTAMP) TIMESTAMP BY t MAX LEAD 1 DAY")
+    query = engine.sql("SELECT COUNT(*) AS n FROM R [RANGE 2 SECONDS SLIDE 2 SECONDS WATTR t]")
+    for time in (datetime(2024, 1, 1), datetime(9999, 12, 31), datetime(2024, 1, 1, 0, 0, 1)):
+        engine.push("R", [{"t": time}])
+    engine.end()
+    assert query.rows()["n"].to_pylist() == [2]
+    assert len(dead(query)) == 1
+
+
 @pytest.mark.parametrize(("kind", "lead", "times", "kept"), MOMENTS)
 def test_every_type_of_time_has_its_lead(
     kind: pa.DataType, lead: Any, times: list[Any], kept: list[int]

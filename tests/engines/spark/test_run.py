@@ -18,6 +18,8 @@ from tests.engines.spark.in_process import Cluster, InProcess, standing_in
 
 from penstock import tuning
 from penstock.cli.commands import main
+from penstock.cli.run import bounded
+from penstock.cli.run.summary import Sinks
 from penstock.connectors.sinks import FileSink
 from penstock.engines.shared import checksums
 from penstock.engines.spark.engine import Engine
@@ -267,6 +269,23 @@ def test_a_join_of_three_files_has_no_flow(
         "Leave the flow out: on Spark, the design parallel shares a join of three and more "
         "streams.\n"
     )
+
+
+def test_progress_counts_tuples_alone(tmp_path: Path) -> None:
+    """The ends of the streams have positions too, and are no tuples."""
+    (tmp_path / "q.sql").write_text(
+        "SELECT r.x FROM R [ROWS 3] AS r JOIN S [ROWS 3] AS s ON r.x = s.x"
+    )
+    command = ["run", tmp_path / "q.sql", *files(tmp_path, 1, 20), "--rows-per-trigger", 10]
+    counted: list[int] = []
+
+    def sinks(summary: Any, write: Any, letters: Any, _: object) -> Sinks:
+        return Sinks(summary, write, letters, counted.append)
+
+    with standing_in(Cluster(eager=True)), patch.object(bounded, "Sinks", sinks):
+        assert call(*command) == 0
+    assert len(counted) > 1
+    assert sum(counted) == 40
 
 
 def test_only_the_same_command_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
