@@ -15,9 +15,13 @@ from tests.campaigns.damage import Standing, call
 from tests.engines.spark.in_process import Cluster, connected, finish
 
 import penstock as ps
-from penstock.engines.spark.resident.checkpoint import Checkpoint, verify
+from penstock.cli.checkpoint_match import CommandRecord
+from penstock.engines.shared.checksums import write_sealed
+from penstock.engines.spark.resident.checkpoint import HEADER, Checkpoint, verify
 from penstock.engines.spark.resident.spark_files import RETAINED, SparkFiles
 from penstock.engines.spark.resident.streaming_query import failure_of
+from penstock.engines.spark.state.chunks import FORMAT
+from penstock.errors import StateError
 
 MEND = "Put it back from a copy of the checkpoint, or start anew in an empty folder.\n"
 
@@ -91,6 +95,18 @@ def test_all_damages_are_reported_at_once(standing: Standing) -> None:
         f"penstock: {folder}/log/registry.json is damaged: {cut}\n{MEND}"
         f"penstock: {folder}/results/2.arrow is missing\n{MEND}"
         f"penstock: {folder}/results/0.arrow is damaged: {cut}\n{MEND}"
+    )
+
+
+@pytest.mark.parametrize("junk", [5, "run", [], True])
+def test_a_header_whose_command_is_junk_is_named(tmp_path: Path, junk: object) -> None:
+    """Though its checksum fits."""
+    saved = {"format": FORMAT, "id": "x", "cores": 1, "topology": None, "command": junk}
+    write_sealed(tmp_path / HEADER, json.dumps(saved).encode(), HEADER)
+    with pytest.raises(StateError) as error:
+        CommandRecord(tmp_path, 1, {"query": "SELECT x FROM R"})
+    assert str(error.value) + "\n" == (
+        f"{tmp_path / HEADER} is no header of a checkpoint (its command is {junk!r})\n{MEND}"
     )
 
 

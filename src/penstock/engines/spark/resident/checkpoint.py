@@ -171,7 +171,10 @@ def read_header(path: Path) -> Header:
         topology = saved["topology"]
         if topology is not None:
             Topology.from_toml(topology, f"the topology in {file}")
-        return Header(str(saved["id"]), int(saved["cores"]), saved["command"], topology)
+        command = saved["command"]
+        if command is not None and type(command) is not dict:
+            raise ValueError(f"its command is {command!r}")
+        return Header(str(saved["id"]), int(saved["cores"]), command, topology)
     except PenstockError as error:
         raise StateError(f"{file} is no header of a checkpoint ({error.what})", MEND) from error
     except (KeyError, TypeError, ValueError) as error:
