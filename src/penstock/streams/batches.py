@@ -43,6 +43,32 @@ class _OpenedBatch:
         return self._batch.slice(start, length)
 
 
+class _TakenRows:
+    """Rows of a batch, as much of them as expressions read; a column is taken when it is read."""
+
+    def __init__(self, batch: pa.RecordBatch, indices: Indices) -> None:
+        self._batch = batch
+        self._indices = pa.array(indices)
+        self._columns: dict[int, Any] = {}
+        self.num_rows = len(indices)
+        self.num_columns = batch.num_columns
+
+    def column(self, index: int) -> Any:
+        """A column, the same object every time."""
+        found = self._columns.get(index)
+        if found is None:
+            compute: Any = pc
+            column = self._batch.column(index)
+            found = compute.take(column, self._indices, boundscheck=False)
+            self._columns[index] = found
+        return found
+
+
+def read_rows(batch: pa.RecordBatch, indices: Indices) -> pa.RecordBatch:
+    """The rows of the batch at these indices, which are known to be there, to be read only."""
+    return cast(pa.RecordBatch, _TakenRows(batch, indices))
+
+
 def opened(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, for its columns to be read several times: to make one costs microseconds."""
     return cast(pa.RecordBatch, _OpenedBatch(batch))

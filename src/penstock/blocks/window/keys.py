@@ -30,7 +30,7 @@ from penstock.kernels.probe.entry_index import EntryIndex, SearchStats
 from penstock.kernels.probe.nested_loop import Columns
 from penstock.kernels.probe.single_search import BufferTypes
 from penstock.sql.expressions import TRUE, Expression
-from penstock.streams.batches import opened, take
+from penstock.streams.batches import opened, read_rows, take
 from penstock.tuning import TUNING
 
 Array = npt.NDArray[Any]
@@ -319,7 +319,7 @@ class WindowKeys:
         passed: Indices | None = None
         if self._filters:
             passed = np.flatnonzero(select((batch, batch), self.condition, failures))
-            batch = opened(take(batch, passed))
+            batch = read_rows(batch, passed)
         keys = [column.key for column in self.keys.columns]
         return KeyValues(passed, *key_values(keys, (batch, batch), self._dictionary, failures))
 
