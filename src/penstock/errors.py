@@ -162,6 +162,10 @@ class QueryFailed(PenstockError):
     """
 
 
+class OwnBlockFailed(PenstockError):
+    """The code of a block of a user's own has raised an error, its ``__cause__``."""
+
+
 class ChangeRefused(PenstockError):
     """A change that a running query cannot make. The query continues unchanged."""
 

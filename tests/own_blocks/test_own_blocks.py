@@ -309,3 +309,92 @@ def test_a_name_is_of_one_block() -> None:
         ps.register_block("dedup", Other)
     with pytest.raises(ps.InputError, match="join is a kind of block that there is"):
         ps.register_block("join", Other)
+
+
+def test_a_saved_engine_says_which_block_to_register(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "saved"
+    with ps.connect("local") as engine:
+        engine.sql(STREAM)
+        engine.install(BY_ID, name="q")
+        engine.save(path)
+    del KINDS["dedup"], own_blocks._REGISTERED["dedup"]
+    monkeypatch.delattr("tests.own_blocks.dedup.DedupBlock")
+    options: list[dict[str, Any]] = [{}, {"batch_rows": 7}]
+    for one in options:
+        with pytest.raises(ps.StateError) as raised:
+            ps.restore(path, **one)
+        assert str(raised.value) == (
+            f"{path} has a query through a block of your own: the block dedup is not registered "
+            "here, and tests.own_blocks.dedup:DedupBlock cannot be imported (module "
+            "'tests.own_blocks.dedup' has no attribute 'DedupBlock')\n"
+            'Register it first: ps.register_block("dedup", DedupBlock), and then ps.restore.'
+        )
+
+
+class FailingBlock(DedupBlock):
+    """Raises an error for its tuples."""
+
+    error: Exception
+
+    def _kept(self, run: Run, key: int) -> Run:
+        raise self.error
+
+
+class WordlessBlock(DedupBlock):
+    """Has a step that gives None."""
+
+    def step(self, port: str, message: Message) -> Any:
+        """Forget what to give."""
+
+
+@pytest.fixture
+def failing() -> Iterator[None]:
+    names = {"failing": FailingBlock, "wordless": WordlessBlock}
+    for name, block in names.items():
+        ps.register_block(name, block)
+    yield
+    for name in names:
+        del KINDS[name], own_blocks._REGISTERED[name]
+
+
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize("on_spark", [False, True], ids=["embedded", "Spark"])
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("boom"), "ValueError: boom"),
+        (ps.InputError("no key", "Give one."), "InputError: no key"),
+    ],
+    ids=["ValueError", "InputError"],
+)
+def test_an_error_of_its_code_is_not_a_defect_of_penstock(
+    monkeypatch: pytest.MonkeyPatch, on_spark: bool, error: Exception, said: str
+) -> None:
+    monkeypatch.setattr(FailingBlock, "error", error, raising=False)
+    with connected(Cluster()) if on_spark else ps.connect("local") as engine:
+        engine.sql(STREAM)
+        query = engine.install("SELECT id FROM failing(R, key => id)", name="b")
+        with pytest.raises(ps.QueryFailed) as raised:
+            engine.push("R", tuples(*ROWS))
+            finish(engine)
+            query.rows()
+    assert str(raised.value) == (
+        f"query 'b' is stopped: the code of the block failing raised {said}; every other query has "
+        "taken the input\n"
+        "Correct the code of the block. Then drop the query, and install it again."
+    )
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_step_that_gives_nothing_to_go_through_is_named() -> None:
+    with ps.connect("local") as engine:
+        engine.sql(STREAM)
+        with pytest.raises(ps.PenstockError) as raised:
+            engine.install("SELECT id FROM wordless(R, key => id)", name="w")
+        assert list(engine.queries) == []
+    assert str(raised.value) == (
+        "the code of the block wordless raised TypeError: 'NoneType' object is not iterable\n"
+        "Correct the code of the block."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -111,3 +112,68 @@ def test_a_closed_engine_is_saved_with_its_windows(tmp_path: Path, window: int) 
     with ps.restore(tmp_path / "engine") as again:
         again.push("S", [{"a": 2}])
         assert again.queries["j"].rows().to_pylist() == [{"x": 2}]
+
+
+PLACED = "SELECT r.x FROM R [ROWS 4] AS r JOIN S [ROWS 4] AS s ON r.x = s.a"
+
+
+def saved_on(topology: Topology | str | None, path: Path) -> None:
+    """Save an engine with tuples in the windows of three joins."""
+    with Engine(topology=topology, compile_predicates=False) as engine:
+        engine.sql("CREATE STREAM R (x INT); CREATE STREAM S (a INT)")
+        for name in ("j", "k", "l"):
+            engine.install(PLACED, name=name)
+        engine.push("R", [{"x": 1}, {"x": 2}])
+        engine.save(path)
+
+
+@pytest.mark.parametrize("block", ("smaller", "same name"))
+def test_an_engine_is_not_restored_on_another_topology(tmp_path: Path, block: str) -> None:
+    path = tmp_path / "engine"
+    saved_on("fqp:chain:3:16", path)
+    other: Topology | str = "fqp:chain:2:16"
+    if block == "same name":
+        other = replace(ps.topology("fqp:chain:2:16"), name="fqp:chain:3:16")
+    with pytest.raises(ps.StateError) as raised:
+        ps.restore(path, topology=other)
+    name = "another one of that name" if block == "same name" else "'fqp:chain:2:16'"
+    assert str(raised.value) == (
+        f"{path} was saved with the topology 'fqp:chain:3:16', on whose blocks its queries stand; "
+        f"they cannot go on on {name}\n"
+        "Leave topology= out to restore it on 'fqp:chain:3:16', or pass topology=None, which gives "
+        "each query blocks of its own."
+    )
+
+
+def test_an_engine_without_a_topology_is_not_restored_on_one(tmp_path: Path) -> None:
+    path = tmp_path / "engine"
+    saved_on(None, path)
+    with pytest.raises(ps.StateError) as raised:
+        ps.restore(path, topology="fqp:chain:3:16")
+    assert str(raised.value) == (
+        f"{path} was saved without a topology, and its queries have blocks of their own; they "
+        "cannot go on on the topology 'fqp:chain:3:16'\n"
+        "Leave topology= out to restore it as it was saved."
+    )
+
+
+@pytest.mark.parametrize("window", (4, 2), ids=("in one block", "spanning"))
+@pytest.mark.parametrize("own", (False, True), ids=("the same topology", "blocks of their own"))
+def test_what_a_refused_restore_advises(tmp_path: Path, window: int, own: bool) -> None:
+    path, topology = tmp_path / "engine", f"fqp:chain:6:{window}"
+    saved_on(topology, path)
+    with ps.restore(path, topology=None if own else topology) as again:
+        again.push("S", [{"a": 2}])
+        again.change("l", PLACED.replace("=", "<="))
+        again.push("S", [{"a": 1}])
+        rows = {name: query.rows().to_pylist() for name, query in again.queries.items()}
+        assert rows == {name: [{"x": 2}, {"x": 1}] for name in "jkl"}
+        assert ("placement" in again.queries["j"].explain()) is not own
+
+
+def test_an_engine_without_queries_is_restored_on_any_topology(tmp_path: Path) -> None:
+    with Engine(compile_predicates=False) as engine:
+        engine.sql("CREATE STREAM R (x INT); CREATE STREAM S (a INT)")
+        engine.save(tmp_path / "engine")
+    with ps.restore(tmp_path / "engine", topology="fqp:chain:3:16") as again:
+        assert again.install(PLACED, name="j").program.flow.blocks == (1,)

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.blocks.aggregate.block import AggregateBlock
 from penstock.blocks.contract import Block, BlockId
+from penstock.blocks.guarded import GuardedBlock
 from penstock.blocks.join.block import JoinBlock
 from penstock.blocks.join.partner_search import PartnerSearch
 from penstock.blocks.multiway.block import MultiwayBlock
@@ -165,9 +166,24 @@ def make_block(instruction: BlockInstruction) -> Block:
     One of the user's own is found by the name of its class where it has not been registered.
     """
     kind = instruction.kind_of_block
-    if kind not in KINDS and isinstance(instruction, OwnRows):
+    if not isinstance(instruction, OwnRows):
+        return KINDS[kind](instruction.block)
+    if kind not in KINDS:
         KINDS[kind] = _imported(instruction)
-    return KINDS[kind](instruction.block)
+    return GuardedBlock(instruction.name, KINDS[kind], instruction.block)
+
+
+class UnknownOwnBlock(InputError):
+    """A block of a user's own that is neither registered here nor can be imported."""
+
+    def __init__(self, block: OwnRows, error: Exception) -> None:
+        super().__init__(
+            f"the block {block.name} is not registered here, and "
+            f"{block.implementation} cannot be imported ({error})",
+            "Define it in a module that every process can import, and register it: "
+            "ps.register_block(name, Block).",
+        )
+        self.block = block
 
 
 def _imported(instruction: OwnRows) -> Callable[[BlockId], Block]:
@@ -177,11 +193,6 @@ def _imported(instruction: OwnRows) -> Callable[[BlockId], Block]:
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"the block {instruction.name} is not registered here, and "
-            f"{instruction.implementation} cannot be imported ({error})",
-            "Define it in a module that every process can import, and register it: "
-            "ps.register_block(name, Block).",
-        ) from error
+        raise UnknownOwnBlock(instruction, error) from error
     made: Callable[[BlockId], Block] = found
     return made

@@ -32,6 +32,8 @@ from penstock.engines.shared.query import Balance, Query, Result
 from penstock.engines.shared.running_query import Letter, written
 from penstock.engines.shared.saved_registry import made_by
 from penstock.errors import SURROGATE, InputError, PenstockError, StateError
+from penstock.flows.make import UnknownOwnBlock
+from penstock.processor.topology.load import load_topology
 from penstock.processor.topology.topology import Topology
 from penstock.program.isa.encoding import decode, encode
 from penstock.program.isa.instructions import CreateStream, Derive, Install
@@ -219,6 +221,8 @@ def _restored(path: Path, archive: _Archive, options: dict[str, Any]) -> Engine:
         raise
     except Exception as error:  # a file that was edited and sealed again can be wrong in any way
         raise _undecodable(path, error) from error
+    if "topology" in options and state["queries"]:
+        _check_topology(path, saved_options["topology"], options["topology"])
     overridden = Engine(**{**saved_options, **options})  # errors here are of the caller's options
     try:
         _restore(archive, state, overridden)
@@ -233,7 +237,38 @@ def _options(saved: dict[str, Any]) -> dict[str, Any]:
     return {**saved, "topology": None if topology is None else Topology.from_toml(topology)}
 
 
+def _check_topology(
+    path: Path, saved: Topology | None, asked: Topology | str | Path | None
+) -> None:
+    """Refuse another topology: its blocks are not those that the windows of the queries are in."""
+    if asked is None:  # each query has blocks of its own, which take its whole windows
+        return
+    topology = load_topology(asked)
+    if saved is None:
+        raise StateError(
+            f"{path} was saved without a topology, and its queries have blocks of their own; they "
+            f"cannot go on on the topology {topology.name!r}",
+            "Leave topology= out to restore it as it was saved.",
+        )
+    if saved.to_toml() == topology.to_toml():
+        return
+    other = "another one of that name" if saved.name == topology.name else repr(topology.name)
+    raise StateError(
+        f"{path} was saved with the topology {saved.name!r}, on whose blocks its queries stand; "
+        f"they cannot go on on {other}",
+        f"Leave topology= out to restore it on {saved.name!r}, or pass topology=None, which gives "
+        "each query blocks of its own.",
+    )
+
+
 def _undecodable(path: Path, error: Exception) -> StateError:
+    if isinstance(error, UnknownOwnBlock):
+        name, implementation = error.block.name, error.block.implementation
+        block = implementation.rpartition(":")[2]
+        return StateError(
+            f"{path} has a query through a block of your own: {error.what}",
+            f'Register it first: ps.register_block("{name}", {block}), and then ps.restore.',
+        )
     what = error.what if isinstance(error, PenstockError) else error
     return StateError(
         f"{path} holds no engine that can be restored ({type(error).__name__}: {what})", _AS_WRITTEN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.engines.shared.running_query import RegisteredQuery
-from penstock.errors import PenstockError, QueryFailed, ResultDoesNotFit
+from penstock.errors import OwnBlockFailed, PenstockError, QueryFailed, ResultDoesNotFit
 
 
 def failure_of(query: RegisteredQuery, error: Exception) -> QueryFailed:
@@ -15,6 +15,11 @@ def failure_of(query: RegisteredQuery, error: Exception) -> QueryFailed:
         failure = QueryFailed(
             f"query {query.name!r} is stopped: {error.what}; every other query has taken the input",
             error.remedy,
+        )
+    elif isinstance(error, OwnBlockFailed):
+        failure = QueryFailed(
+            f"query {query.name!r} is stopped: {error.what}; every other query has taken the input",
+            f"{error.remedy} Then drop the query, and install it again.",
         )
     else:
         what = error.what if isinstance(error, PenstockError) else error
