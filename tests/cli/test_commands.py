@@ -812,13 +812,27 @@ def test_words_go_to_a_pipe_as_they_are(cli: Cli) -> None:
             ["disasm", "q.asm", "--format", "bytes"],
             "instruction 1 (byte 0), chunk 1, S: expected 1, the first chunk of an instruction, "
             "found 0, a further one\n"
-            "Send every chunk of an instruction once, in their order, and count them in CC.\n",
+            "Send every chunk of an instruction once, in their order, and count them in CC. "
+            "If asm made them with --topology or --bits, pass the same here.\n",
+        ),
+        (
+            ["disasm", "q.bin"],
+            "q.bin is not UTF-8 text\nWrite words as asm gives them, or pass --format bytes.\n",
+        ),
+        (
+            ["disasm", "wide.hex"],
+            "instruction 1 (byte 0), chunk 2, Q: expected 1, a further chunk of the instruction, "
+            "found 0, a tuple\n"
+            "Send every chunk of an instruction once, in their order, and count them in CC. "
+            "If asm made them with --topology or --bits, pass the same here.\n",
         ),
     ],
 )
 def test_errors_of_words(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
-    cli.write("q.asm", ASSEMBLY)
+    source = cli.write("q.asm", ASSEMBLY)
+    cli("asm", source, "--format", "bytes", "--out", cli.folder / "q.bin")
+    cli("asm", source, "--topology", "fqp:chain:20", "--out", cli.folder / "wide.hex")
     monkeypatch.chdir(cli.folder)
     assert cli(*arguments) == (2, "", f"penstock: {message}")

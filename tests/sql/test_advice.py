@@ -71,6 +71,11 @@ CASES = [
         "SELECT x FROM R [NOW] JOIN S [NOW] ON R.id = S.id",
     ),
     (
+        "SELECT x FROM R [NOW] AS a NATURAL LEFT JOIN S [NOW] b",
+        "ON a.id = b.id",
+        "SELECT x FROM R [NOW] AS a LEFT JOIN S [NOW] b ON a.id = b.id",
+    ),
+    (
         "SELECT x FROM R JOIN S ON x = a",
         "R [ROWS 1000]",
         "SELECT x FROM R [ROWS 1000] JOIN S [ROWS 1000] ON x = a",

@@ -529,7 +529,8 @@ def disasm(
     """Show words as instructions, one a line."""
     from penstock.cli.words import disassembled, layout_of
 
-    words = _read(file) if form is WordForm.hex else _read_bytes(file)
+    other = "Write words as asm gives them, or pass --format bytes."
+    words = _read(file, other) if form is WordForm.hex else _read_bytes(file)
     _write_words([file], out, disassembled(words, layout_of(bits, topology)))
 
 
@@ -644,13 +645,14 @@ def _read_bytes(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path.") from error
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, unreadable: str = "Save it as UTF-8.") -> str:
+    """The text of a file; ``unreadable`` says what to do if it is none."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", "Check the path.") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text", "Save it as UTF-8.") from error
+        raise InputError(f"{path} is not UTF-8 text", unreadable) from error
 
 
 def _parse_streams(options: list[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.errors import InputError
+from penstock.errors import InputError, WordError
 from penstock.program.isa.words.assembly import assemble, disassemble, from_hex, to_hex
 from penstock.program.isa.words.layout import WordLayout, layout_from
 
@@ -17,7 +17,11 @@ def assembled(text: str, layout: WordLayout, is_hex: bool) -> str | bytes:
 
 def disassembled(words: str | bytes, layout: WordLayout) -> str:
     """The text of words, which are hexadecimal digits or raw."""
-    return disassemble(from_hex(words) if isinstance(words, str) else words, layout)
+    try:
+        return disassemble(from_hex(words) if isinstance(words, str) else words, layout)
+    except WordError as error:  # as for words of other widths
+        same = "If asm made them with --topology or --bits, pass the same here."
+        raise InputError(error.what, f"{error.remedy} {same}") from error
 
 
 def layout_of(bits: Sequence[str], topology: str | None) -> WordLayout:

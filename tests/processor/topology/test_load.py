@@ -34,6 +34,16 @@ def test_a_file_is_named_in_its_errors(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_without_the_name_of_the_topology_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[[unit]]\nname = "block-1"\nkind = "op-block"\nnumber = 1\nwindow = 2\n')
+    with pytest.raises(PenstockError) as caught:
+        load_topology(path)
+    assert str(caught.value) == (
+        f'{path}: there is no name\nWrite name = "two-branches" at the top of the file.'
+    )
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
     for name, message in {

@@ -74,13 +74,13 @@ DAMAGES = [
         'name = "fqp:chain:2:512"\n',
         "",
         "there is no name",
-        'Write name = "two-branches".',
+        'Write name = "two-branches" at the top of the file.',
     ),
     (
         '"fqp:chain:2:512"',
         "3",
         "line 1: name is 3",
-        'Write name = "two-branches".',
+        'Write name = "two-branches" at the top of the file.',
     ),
     (
         '"fqp:chain:2:512"',

@@ -85,7 +85,7 @@ def _placed(problem: Problem, text: str) -> Problem:
 
 def _topology(parts: Mapping[str, Any]) -> Topology:
     _only(parts, ("name", "segments", "widths", "unit", "wiring"), "a topology")
-    name = _of_type(parts, "name", str, 'name = "two-branches"')
+    name = _of_type(parts, "name", str, 'name = "two-branches" at the top of the file')
     wiring = _of_type(parts, "wiring", dict, '[wiring] and below it exit = "block-1.final"')
     _only(wiring, ("entries", "ends", "exit", "wires"), "[wiring]")
     return Topology(

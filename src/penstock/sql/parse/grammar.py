@@ -212,6 +212,8 @@ class Queries(Foreign):
             return JoinClause("cross", self.stream_reference(), None, self.since(start))
         if not self._match_set(JOIN_START, advance=False):
             return None
+        if self._match(TokenType.NATURAL, advance=False):
+            self.no_natural(left)
         kind = self.join_kind()
         self.refuse_idiom()
         self.expect("JOIN")
@@ -254,6 +256,20 @@ class Queries(Foreign):
         on = " AND ".join(f"{both[0]}.{name} = {both[1]}.{name}" for name in names)
         self.not_supported("USING", f"Write ON {on}.")
 
+    def no_natural(self, left: StreamReference) -> NoReturn:
+        """Refuse ``NATURAL JOIN``, after reading the stream that it names."""
+        place = self._index
+        self._advance()
+        self.join_kind()
+        self.expect("JOIN")
+        right = self.stream_reference()
+        self._retreat(place)
+        self.not_supported(
+            "NATURAL JOIN",
+            "Write JOIN ... ON with the columns to compare, for instance ON "
+            f"{left.alias.text}.id = {right.alias.text}.id.",
+        )
+
     def before_on(self) -> int:
         """The place of the next ON, or of the end of the text."""
         starts = (t.start for t in self._tokens[self._index :] if t.token_type == TokenType.ON)
@@ -272,10 +288,10 @@ class Queries(Foreign):
 
     def join_kind(self) -> str:
         """Read the words before JOIN, as one of inner, left, right, full, semi, anti, cross."""
-        if self._match_set((TokenType.NATURAL, TokenType.LATERAL), advance=False):
+        if self._match(TokenType.LATERAL, advance=False):
             self.refuse_idiom()
             self.not_supported(
-                f"{self._curr.text.upper()} JOIN",
+                "LATERAL JOIN",
                 "Write JOIN ... ON with the columns to compare, for instance ON R.id = S.id.",
             )
         side = ""
