@@ -1,3 +1,3 @@
 """The version of Penstock, as recorded in the files it writes."""
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
