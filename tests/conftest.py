@@ -8,7 +8,7 @@ Some tests run every script with every flow, kernel and batch size. Such a produ
 ``product(keep, by)``: of its cases with the same value of the parameter ``by`` (of all of them, if
 there is no ``by``) only ``keep`` run, drawn at random with a seed that is printed; of tests that
 take minutes, marked with the same ``among``, that many of all their cases. ``--cases few``
-(make check) draws a third of those, and ten of the cases of any other test, and leaves out tests
+(make check) draws a third of those, and six of the cases of any other test, and leaves out tests
 that are marked ``long``; ``--cases all`` (make test-all) runs every case.
 """
 
@@ -30,7 +30,7 @@ _COMMON = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
 
-settings.register_profile("check", derandomize=True, max_examples=15, **_COMMON)
+settings.register_profile("check", derandomize=True, max_examples=8, **_COMMON)
 settings.register_profile("ci", derandomize=True, max_examples=50, **_COMMON)
 settings.register_profile("all", derandomize=True, max_examples=100, **_COMMON)
 settings.register_profile(
@@ -43,7 +43,7 @@ _HANDLERS: dict[signal.Signals, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
-FEW = 10
+FEW = 6
 """The cases that make check runs of a test that is marked as no product."""
 SEED = "PENSTOCK_CASE_SEED"
 """The environment variable that passes the seed to the processes of pytest-xdist."""

@@ -96,6 +96,7 @@ THEN = st.lists(
 )
 
 
+@pytest.mark.long
 @SOME
 @given(scripts(count_windows=True), THEN)
 def test_tuples_pushed_one_by_one_give_the_oracles_rows(
