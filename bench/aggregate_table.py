@@ -6,24 +6,20 @@ docs/aggregates.md`` writes it there, between the marks.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from bench import published
-from bench.flow_table import Row, power, put
+from bench.flow_table import power
 from bench.published import Published
+from bench.tables import Row, command, markdown
 
-MARKS = ("<!-- aggregates: begin -->", "<!-- aggregates: end -->")
 HEAD: Row = ("work", "published or stock", "goal", "measured")
 
 
 def table(found: dict[str, Any]) -> str:
     """All rows that have numbers."""
-    rows = [HEAD, ("---",) * 4, *lines(found)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+    return markdown(HEAD, lines(found))
 
 
 def lines(found: dict[str, Any]) -> Iterator[Row]:
@@ -138,16 +134,7 @@ def millions(entry: dict[str, Any]) -> float:
 
 def main(given: list[str] | None = None) -> None:
     """``python -m bench.aggregate_table AGGREGATES.json [--into DOCUMENT.md]``."""
-    parser = argparse.ArgumentParser(prog="python -m bench.aggregate_table", description=__doc__)
-    parser.add_argument("result", type=Path, metavar="AGGREGATES.json")
-    parser.add_argument("--into", type=Path, metavar="DOCUMENT.md")
-    arguments = parser.parse_args(given)
-    text = table(json.loads(arguments.result.read_text(encoding="utf-8"))["aggregates"])
-    if arguments.into is None:
-        print(text, end="")
-        return
-    document = arguments.into.read_text(encoding="utf-8")
-    arguments.into.write_text(put(text, document, *MARKS), encoding="utf-8")
+    command("aggregate_table", "aggregates", table, __doc__, given)
 
 
 if __name__ == "__main__":

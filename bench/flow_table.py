@@ -6,26 +6,21 @@ docs/algorithms.md`` writes it there, between the marks.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from bench.flow_figures import FLOWS
+from bench.tables import Row, command, markdown
 
-Row = tuple[str, str, str, str]
-BEGIN, END = "<!-- flows: begin -->", "<!-- flows: end -->"
 HEAD: Row = ("work", "published", "goal", "measured")
 
 
 def table(flows: dict[str, Any]) -> str:
     """All rows that have numbers, and below them every flow at the band join."""
-    rows = [HEAD, ("---",) * 4, *headline(flows)]
-    parts = ["\n".join(f"| {' | '.join(row)} |" for row in rows)]
+    text = markdown(HEAD, headline(flows))
     if flows.get("best_flow"):
-        parts.append(every_flow(flows["best_flow"], flows.get("nested_loops", {})))
-    return "\n\n".join(parts) + "\n"
+        text += f"\n{every_flow(flows['best_flow'], flows.get('nested_loops', {}))}\n"
+    return text
 
 
 def headline(flows: dict[str, Any]) -> Iterator[Row]:
@@ -134,27 +129,9 @@ def change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.0f} %".replace("-", "−")
 
 
-def put(text: str, document: str, begin: str = BEGIN, end: str = END) -> str:
-    """The document with the text between its marks."""
-    if document.count(begin) != 1 or document.count(end) != 1:
-        raise ValueError(f"the document needs the lines {begin} and {end}, once each")
-    before, after = document.split(begin)[0], document.split(end)[1]
-    return f"{before}{begin}\n\n{text}\n{end}{after}"
-
-
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     """``python -m bench.flow_table FLOWS.json [--into DOCUMENT.md]``."""
-    parser = argparse.ArgumentParser(prog="python -m bench.flow_table", description=__doc__)
-    parser.add_argument("result", type=Path, metavar="FLOWS.json")
-    parser.add_argument("--into", type=Path, metavar="DOCUMENT.md")
-    arguments = parser.parse_args()
-    results = json.loads(arguments.result.read_text(encoding="utf-8"))
-    text = table(results["flows"])
-    if arguments.into is None:
-        print(text, end="")
-        return
-    document = arguments.into.read_text(encoding="utf-8")
-    arguments.into.write_text(put(text, document), encoding="utf-8")
+    command("flow_table", "flows", table, __doc__, given)
 
 
 if __name__ == "__main__":

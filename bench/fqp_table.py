@@ -6,23 +6,18 @@ docs/topologies.md`` writes it there, between the marks.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from bench import published
-from bench.flow_table import Row, put
+from bench.tables import Row, command, markdown
 
-MARKS = ("<!-- fqp: begin -->", "<!-- fqp: end -->")
 HEAD: Row = ("work", "published", "goal", "measured")
 
 
 def table(found: dict[str, Any]) -> str:
     """All rows that have numbers."""
-    rows = [HEAD, ("---",) * 4, *lines(found)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+    return markdown(HEAD, lines(found))
 
 
 def lines(found: dict[str, Any]) -> Iterator[Row]:
@@ -116,16 +111,7 @@ def millions(entry: dict[str, Any]) -> str:
 
 def main(given: list[str] | None = None) -> None:
     """``python -m bench.fqp_table FQP.json [--into DOCUMENT.md]``."""
-    parser = argparse.ArgumentParser(prog="python -m bench.fqp_table", description=__doc__)
-    parser.add_argument("result", type=Path, metavar="FQP.json")
-    parser.add_argument("--into", type=Path, metavar="DOCUMENT.md")
-    arguments = parser.parse_args(given)
-    text = table(json.loads(arguments.result.read_text(encoding="utf-8"))["fqp"])
-    if arguments.into is None:
-        print(text, end="")
-        return
-    document = arguments.into.read_text(encoding="utf-8")
-    arguments.into.write_text(put(text, document, *MARKS), encoding="utf-8")
+    command("fqp_table", "fqp", table, __doc__, given)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ SLICE = 50_000
 MOVES = 12
 """Changes of a burst, for 1,000 queries."""
 JOINS = 20
-"""One query in so many is a join."""
+"""Of this number of queries, one is a join."""
 LONGEST = 1_024
 """The largest window of a join."""
 FLEET, ONE = "on the topology", "one selection alone"

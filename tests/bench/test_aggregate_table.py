@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.aggregate_table import MARKS, main, table
+from bench.aggregate_table import main, table
+from bench.tables import marks
+
+BEGIN, END = marks("aggregates")
 
 
 def entry(millions: float, **more: Any) -> dict[str, Any]:
@@ -64,6 +67,6 @@ def test_the_command_prints_it_or_puts_it_into_a_page(
     result.write_text(json.dumps({"aggregates": RESULTS}))
     main([str(result)])
     assert capsys.readouterr().out == TABLE
-    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     main([str(result), "--into", str(page)])
-    assert page.read_text() == f"before\n{MARKS[0]}\n\n{TABLE}\n{MARKS[1]}\nafter\n"
+    assert page.read_text() == f"before\n{BEGIN}\n\n{TABLE}\n{END}\nafter\n"

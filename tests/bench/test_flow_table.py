@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.flow_table import main, put, table
+from bench.flow_table import main, table
+from bench.tables import put
 from tests.bench.flow_results import FLOWS
 
 HEAD = """\
@@ -80,4 +81,4 @@ def test_the_command_puts_it_between_the_marks_again_and_again(
 
 def test_a_document_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^the document needs the lines <!-- flows: begin"):
-        put("text", "no marks")
+        put("text", "no marks", "flows")

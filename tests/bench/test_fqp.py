@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from bench import fqp, fqp_changes
 from bench.fqp_figures import figures
-from bench.fqp_table import MARKS, main, table
+from bench.fqp_table import main, table
+from bench.tables import marks
+
+BEGIN, END = marks("fqp")
 
 
 def test_all_of_it_runs_and_becomes_a_table_and_figures(
@@ -28,7 +31,7 @@ def test_all_of_it_runs_and_becomes_a_table_and_figures(
     assert found["operators"]["selection"]["rows_per_tuple"] > 0.3
     result, document = tmp_path / "fqp.json", tmp_path / "page.md"
     result.write_text(json.dumps({"fqp": found}))
-    document.write_text(f"above\n{MARKS[0]}\n{MARKS[1]}\nbelow\n")
+    document.write_text(f"above\n{BEGIN}\n{END}\nbelow\n")
     main([str(result), "--into", str(document)])
     lines = document.read_text().splitlines()
     assert [lines[0], lines[-1]] == ["above", "below"]

@@ -19,7 +19,7 @@ _DESIGNS_HERE = [name for name, design in DESIGNS.items() if not design.not_on_s
 SHARING_DESIGNS = [name for name in _DESIGNS_HERE if DESIGNS[name].search]
 """The designs whose cores do not communicate; the others run inside one core."""
 SHARING_DESIGN = SHARING_DESIGNS[0]
-"""The one that nobody has to ask for."""
+"""The one that is used unless another is asked for."""
 
 
 SHARED_BY_ALL = (
