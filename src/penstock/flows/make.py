@@ -83,35 +83,36 @@ def _stars(flow: Flow) -> Stars:
     return Stars(flow.order, flow.precision)
 
 
+CORE_SEARCHES: dict[str, Callable[[Flow], MakeUnits]] = {
+    "mjoin": lambda flow: mjoin_units,
+    "circular": lambda flow: circular_units(),
+    "stashed": lambda flow: stashed_units(size=flow.stash),
+}
+"""What makes the units of each search that the cores of ``parallel`` can have."""
+
+
+def _search_in_core(flow: Flow | None) -> MakeUnits:
+    """What makes the units of a core that divides a stream with others."""
+    return mjoin_units if flow is None else CORE_SEARCHES[flow_table.search_of(flow.design)](flow)
+
+
+def _parallel(flow: Flow) -> CombinationSearch:
+    """Cores on threads that divide a stream."""
+    return parallel(flow.cores, flow.branching, _search_in_core(flow), Threads)
+
+
 DESIGNS: dict[str, Callable[[Flow], CombinationSearch]] = {
     "cascade": lambda flow: Cascade(MOST_COMBINATIONS if flow.revises else None),
     "circular": lambda flow: circular(Threads),
     "linear": lambda flow: linear(Threads),
     "shared": lambda flow: SharedSearch(flow.cores),
-    "parallel": lambda flow: _side_by_side(flow),
-    "parallel-circular": lambda flow: _side_by_side(flow),
-    "parallel-stashed": lambda flow: _side_by_side(flow),
+    "parallel": _parallel,
+    "parallel-circular": _parallel,
+    "parallel-stashed": _parallel,
     "parallel-as-published": lambda flow: published_parallel(flow.cores, flow.branching, Threads),
     "stashed": lambda flow: stashed(Threads, size=flow.stash),
 }
 """What makes the cores of each design that is not in the multiway block itself."""
-
-
-def _side_by_side(flow: Flow) -> CombinationSearch:
-    """Cores that divide a stream, on threads."""
-    return parallel(flow.cores, flow.branching, _search_in_core(flow), Threads)
-
-
-def _search_in_core(flow: Flow | None) -> MakeUnits:
-    """What makes the units of a core that works beside others."""
-    if flow is None:
-        return mjoin_units
-    searches: dict[str, Callable[[], MakeUnits]] = {
-        "mjoin": lambda: mjoin_units,
-        "circular": circular_units,
-        "stashed": lambda: stashed_units(size=flow.stash),
-    }
-    return searches[flow_table.search_of(flow.design)]()
 
 
 def combination_search_of(flow: Flow | None) -> CombinationSearch | None:
