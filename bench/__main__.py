@@ -67,7 +67,9 @@ def main() -> None:
         parser.error(f"unknown benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     whole = [name for name in arguments.names if name not in HAVE_QUICK]
     if arguments.quick and whole:
-        parser.error(f"{whole[0]} has no --quick; leave it out, or run {', '.join(HAVE_QUICK)}")
+        parser.error(
+            f"{whole[0]} has no --quick; leave --quick out, or run {', '.join(HAVE_QUICK)}"
+        )
     results: dict[str, Any] = {"machine": machine()}
     for name in arguments.names or (HAVE_QUICK if arguments.quick else BENCHMARKS):
         print(f"bench: {name} …", file=sys.stderr, flush=True)

@@ -141,7 +141,7 @@ class Tuning:
     pairs_per_message: int = 1 << 18
     """Pairs of one message of a join core at most, unless a single probe has more."""
     pairs_per_run: int = 4096
-    """Pairs of several messages of join cores that become one run of rows at most."""
+    """Pairs that are waited for before the messages of join cores become a run of rows."""
     ranks_per_chunk: int = 1 << 18
     """Arrivals of one message at most: an index is updated once for all of them."""
     ranks_per_set: int = 1 << 14

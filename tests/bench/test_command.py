@@ -17,7 +17,7 @@ def test_a_benchmark_without_a_quick_run_is_refused_before_any_runs(
     assert ended.value.code == 2
     told = capsys.readouterr().err.splitlines()
     assert told[-1] == (
-        "python -m bench: error: flows has no --quick; leave it out, or run "
+        "python -m bench: error: flows has no --quick; leave --quick out, or run "
         f"{', '.join(HAVE_QUICK)}"
     )
     assert not any(line.startswith("bench: pushes") for line in told)
